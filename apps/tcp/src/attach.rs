@@ -96,7 +96,11 @@ impl<E: Engine> Stack<E> {
         for rule in &options.flows {
             nic.flow_create(rule)?;
         }
-        let (takes, memory) = (takes(&nic), nic.region().memory());
+        let takes = takes(&nic);
+        #[expect(unsafe_code, reason = "frames and kept values are reached while a received frame is lent")]
+        // SAFETY: used at the offsets of buffers that the stack holds, `Buf`s and kept pages, within their 4096 bytes. Bytes of a frame are
+        // lent while the stack that owns its buffer is borrowed; of kept values only what is written no more is lent (`kept`).
+        let memory = unsafe { nic.region().agent() };
         let pairs = (0..stacks).map(|queue| nic.queue_pair(queue)).collect::<Result<Vec<_>, _>>()?;
         let attachment = Arc::new(Attachment::new(nic));
         let groups = Group::new(stacks.into());

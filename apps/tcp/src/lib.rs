@@ -54,8 +54,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-#![forbid(unsafe_code)]
-
 mod attach;
 mod attachment;
 mod blocking;

@@ -33,6 +33,14 @@
  * The program owns the buffers that it has allocated or received until it sends or frees them. Buffers belong to the attachment,
  * not to a queue: any queue of the same NIC may send or free them. Using a buffer after it was sent or freed, or freeing it
  * twice, corrupts packets of this program, but no other memory.
+ *
+ * With the environment variable CCNIC_DEBUG=1, read by ccnic_open(), a call that frees or sends a buffer which the program does not
+ * hold does nothing and returns -EINVAL; ccnic_last_error() says which buffer, and whether it was freed or sent before. The first of
+ * an attachment is also told on standard error. Without it the library keeps no such record.
+ *
+ * @par Handles
+ * A handle is void once it has been closed; a queue or pool, also when its NIC has been. Calls with a void handle return -EBADF. (Its memory
+ * serves for another one when 64 of its kind have been closed after it: a program that uses it then uses that other one.)
  */
 #ifndef CCNIC_H
 #define CCNIC_H
@@ -154,7 +162,7 @@ int ccnic_open(const char *socket, const struct ccnic_options *options, struct c
  * Ends an attachment and frees its queues and pools. Packets that were sent are still delivered. Buffers that the program still
  * owns become invalid.
  *
- * @return 0; -EBUSY: a queue or a pool is open; -EINVAL: NULL
+ * @return 0; -EBUSY: a queue or a pool is open; -EBADF: it is already closed; -EINVAL: NULL
  *
  * Any thread, while no other thread uses `nic`.
  */

@@ -30,7 +30,7 @@ struct ccnic_call_server;
  */
 int ccnic_caller_open(const char *socket, uint32_t capacity, struct ccnic_caller **out);
 
-/** Disconnects. @return 0, or -EINVAL. */
+/** Disconnects. @return 0; -EBADF: it is already closed; -EINVAL: NULL. Other calls with a closed caller or server: -EBADF. */
 int ccnic_caller_close(struct ccnic_caller *caller);
 
 /**
@@ -59,7 +59,7 @@ typedef uint32_t ccnic_call_handler(void *context, const void *request, uint32_t
  */
 int ccnic_call_listen(const char *socket, struct ccnic_call_server **out);
 
-/** Disconnects all callers and removes the socket. @return 0, or -EINVAL. */
+/** Disconnects all callers and removes the socket. @return 0; -EBADF: it is already closed; -EINVAL: NULL. */
 int ccnic_call_server_close(struct ccnic_call_server *server);
 
 /**

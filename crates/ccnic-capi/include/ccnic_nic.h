@@ -32,7 +32,12 @@
  *
  * @par Buffers
  * A struct ccnic_buf names a buffer of one program; it is meaningless for queues of other programs. The NIC owns the buffers that it
- * has received or allocated until it frees them or sends them to the program. If the NIC dies, the program reclaims them.
+ * has received or allocated until it frees them or sends them to the program. If the NIC dies, the program reclaims them. With the
+ * environment variable CCNIC_DEBUG=1, read by ccnic_nic_accept(), a call that frees or sends a buffer which the NIC does not hold does
+ * nothing and returns -EINVAL; the first of a program is told on standard error, too.
+ *
+ * @par Handles
+ * Void once closed or released, those of queues also with their program: calls then return -EBADF, as ccnic.h says.
  */
 #ifndef CCNIC_NIC_H
 #define CCNIC_NIC_H
@@ -150,7 +155,7 @@ int ccnic_nic_listen(const char *socket, const struct ccnic_nic_options *options
 /**
  * Stops listening and removes the socket file. Programs that have attached and were not accepted are disconnected.
  *
- * @return 0; -EBUSY: a program is accepted and not released; -EINVAL: NULL
+ * @return 0; -EBUSY: a program is accepted and not released; -EBADF: it is already closed; -EINVAL: NULL
  *
  * Any thread, while no other thread uses `nic`.
  */
@@ -215,7 +220,7 @@ int ccnic_program_takes(const struct ccnic_program *program);
  * Releases a program and has its region unmapped by another thread; pointers into it become invalid at once. A program that is still running is disconnected,
  * reclaims the buffers that the NIC owned, and may attach again.
  *
- * @return 0; -EBUSY: one of its queues is open; -EINVAL: NULL
+ * @return 0; -EBUSY: one of its queues is open; -EBADF: it is already released; -EINVAL: NULL
  *
  * Any thread, while no other thread uses `program` or its queues.
  */

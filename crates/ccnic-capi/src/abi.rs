@@ -6,7 +6,7 @@ use std::mem::{MaybeUninit, size_of};
 use ccnic::desc::{FLAG_MORE, FLAG_SMALL};
 use ccnic::rss::{FlowTypes, KEY, Rss, TABLE};
 use ccnic::{Burst, Config, Demote, Desc, Design, Layout};
-use ccnic_shm::{Pages, Region};
+use ccnic_shm::{Adopt, Pages, Region};
 use rustix::io::Errno;
 
 use crate::errno::Failure;
@@ -51,6 +51,10 @@ impl CcnicBuf {
         self.word >> 48 & u64::from(FLAG_MORE) != 0
     }
 }
+
+/// What C hands over by value it holds: the contract of the headers, which the debug mode looks after (`held.rs`).
+// SAFETY: guaranteed by the caller of the function that takes the handles; each is checked to name a buffer of the pool.
+pub(crate) const ADOPT: Adopt = unsafe { Adopt::promise() };
 
 /// Moves the buffers of a burst to C; returns their number. `out` has entries for all of them.
 #[inline(always)]

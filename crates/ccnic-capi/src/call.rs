@@ -7,6 +7,7 @@ use ccnic_client::call::{CallServer, CallWaker, Caller};
 use rustix::io::Errno;
 
 use crate::errno::{Failure, NULL, burst, guard};
+use crate::handle::{Owned, check, exclusive, handles, shared};
 use crate::pointers::path;
 
 /// `struct ccnic_caller`.
@@ -23,6 +24,8 @@ pub struct CcnicCallServer {
     server: CallServer,
     waker: CallWaker,
 }
+
+handles!(CcnicCaller, CcnicCallServer);
 
 /// `ccnic_call_handler`.
 pub type CcnicCallHandler = unsafe extern "C" fn(*mut c_void, *const c_void, u32, *mut c_void, u32) -> u32;
@@ -58,11 +61,9 @@ pub unsafe extern "C" fn ccnic_caller_open(
         let caller = if capacity == 0 { Caller::open(socket)? } else { Caller::open_with(socket, capacity)? };
         // SAFETY: not null, the caller's memory for a pointer.
         unsafe {
-            out.write(Box::into_raw(Box::new(CcnicCaller {
-                answer: vec![0; caller.capacity() as usize],
-                caller,
-            })))
-        };
+            let answer = vec![0; caller.capacity() as usize];
+            out.write(Owned::new(CcnicCaller { caller, answer }).into_handle());
+        }
         Ok(0)
     })
 }
@@ -72,11 +73,8 @@ pub unsafe extern "C" fn ccnic_caller_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_caller_close(caller: *mut CcnicCaller) -> c_int {
     guard(|| {
-        if caller.is_null() {
-            return Err(NULL);
-        }
-        // SAFETY: made by `ccnic_caller_open` from a box; nobody uses it any more.
-        drop(unsafe { Box::from_raw(caller) });
+        // SAFETY: null or a caller, open or closed; nobody uses it any more.
+        drop(unsafe { Owned::take(caller)? });
         Ok(0)
     })
 }
@@ -93,8 +91,8 @@ pub unsafe extern "C" fn ccnic_call(
     timeout_ns: i64,
 ) -> c_int {
     burst(|| {
-        // SAFETY: null or an open caller that no other thread uses.
-        let CcnicCaller { caller, answer: taken } = unsafe { caller.as_mut() }.ok_or(NULL)?;
+        // SAFETY: null or a caller, open or closed, that no other thread uses.
+        let CcnicCaller { caller, answer: taken } = unsafe { exclusive(caller)? };
         if (request.is_null() && len > 0) || (answer.is_null() && size > 0) {
             return Err(NULL);
         }
@@ -127,7 +125,7 @@ pub unsafe extern "C" fn ccnic_call_listen(socket: *const c_char, out: *mut *mut
         let server = CallServer::listen(unsafe { path(socket) })?;
         let waker = server.waker();
         // SAFETY: not null, the caller's memory for a pointer.
-        unsafe { out.write(Box::into_raw(Box::new(CcnicCallServer { server, waker }))) };
+        unsafe { out.write(Owned::new(CcnicCallServer { server, waker }).into_handle()) };
         Ok(0)
     })
 }
@@ -137,11 +135,8 @@ pub unsafe extern "C" fn ccnic_call_listen(socket: *const c_char, out: *mut *mut
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_call_server_close(server: *mut CcnicCallServer) -> c_int {
     guard(|| {
-        if server.is_null() {
-            return Err(NULL);
-        }
-        // SAFETY: made by `ccnic_call_listen` from a box; nobody uses it any more.
-        drop(unsafe { Box::from_raw(server) });
+        // SAFETY: null or a server, open or closed; nobody uses it any more.
+        drop(unsafe { Owned::take(server)? });
         Ok(0)
     })
 }
@@ -156,8 +151,10 @@ pub unsafe extern "C" fn ccnic_call_serve(
     timeout_ns: i64,
 ) -> c_int {
     guard(|| {
-        let (false, Some(handler)) = (server.is_null(), handler) else { return Err(NULL) };
-        // SAFETY: not null, an open server. Only this field: another thread may use the waker.
+        // SAFETY: null or a server, open or closed.
+        unsafe { check(server)? };
+        let handler = handler.ok_or(NULL)?;
+        // SAFETY: an open server. Only this field: another thread may use the waker.
         let server = unsafe { &mut (*server).server };
         let handle = |request: &[u8], answer: &mut [u8]| {
             let (len, size) = (request.len() as u32, answer.len() as u32);
@@ -180,10 +177,9 @@ pub unsafe extern "C" fn ccnic_call_serve(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_call_wake(server: *const CcnicCallServer) -> c_int {
     guard(|| {
-        if server.is_null() {
-            return Err(NULL);
-        }
-        // SAFETY: not null, an open server. Only this field: another thread may be serving.
+        // SAFETY: null or a server, open or closed.
+        unsafe { check(server)? };
+        // SAFETY: an open server. Only this field: another thread may be serving.
         unsafe { &(*server).waker }.wake();
         Ok(0)
     })
@@ -193,6 +189,6 @@ pub unsafe extern "C" fn ccnic_call_wake(server: *const CcnicCallServer) -> c_in
 /// As `ccnic_call.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_call_callers(server: *const CcnicCallServer) -> c_int {
-    // SAFETY: null or an open server that no other thread uses.
-    guard(|| Ok(length(unsafe { server.as_ref() }.ok_or(NULL)?.server.callers())))
+    // SAFETY: null or a server, open or closed, that no other thread uses.
+    guard(|| Ok(length(unsafe { shared(server)? }.server.callers())))
 }

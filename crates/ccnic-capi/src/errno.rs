@@ -48,7 +48,7 @@ impl Failure {
 
 /// An argument that must not be NULL is NULL.
 pub(crate) const NULL: Failure = Failure::new(Errno::INVAL, c"an argument that must not be NULL is NULL");
-pub(crate) const CLOSED: Failure = Failure::new(Errno::BADF, c"the queue or pool has been closed");
+pub(crate) const CLOSED: Failure = Failure::new(Errno::BADF, c"the handle has been closed: open another one");
 pub(crate) const BAD_BUFFER: Failure =
     Failure::new(Errno::FAULT, c"a buffer handle names no bytes of this NIC's buffers");
 pub(crate) const NO_END: Failure =

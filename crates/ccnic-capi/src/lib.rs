@@ -7,7 +7,7 @@
 //!
 //! # Reading order
 //! 1. `errno.rs`: errors. `abi.rs`: the structures of `ccnic.h`. `pointers.rs`: pointers become slices and strings.
-//!    `handle.rs`: objects that C holds by pointer, closes and opens again.
+//!    `handle.rs`: objects that C holds by pointer, closes and opens again. `held.rs`: the debug mode.
 //! 2. `client/`, the programs' side: `packets.rs` and `parked.rs`, `queue.rs` (bursts on a `ccnic_client::QueuePair`), `pool.rs`,
 //!    `attachment.rs`, `wait.rs`; then the functions that C calls, `bursts.rs` and `exports.rs`.
 //! 3. `nic/`, the NIC's side, on the crate `ccnic-nic`: `abi.rs`, `queue.rs`, `program.rs`, `exports.rs`.
@@ -20,6 +20,7 @@ mod call;
 mod client;
 mod errno;
 mod handle;
+mod held;
 mod nic;
 mod offload;
 mod pointers;

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 
 use crate::client::Ccnic;
 use crate::errno::{Failure, NULL, guard};
+use crate::handle::shared;
 use crate::nic::{CcnicNic, CcnicProgram};
 
 const TOO_LONG: Failure =
@@ -30,7 +31,7 @@ fn takes(bits: u32) -> Result<Takes, Failure> {
 pub unsafe extern "C" fn ccnic_offloads(nic: *const Ccnic) -> c_int {
     guard(|| {
         // SAFETY: null or an open NIC.
-        let (takes, passed) = unsafe { nic.as_ref() }.ok_or(NULL)?.offloads();
+        let (takes, passed) = unsafe { shared(nic)? }.offloads();
         Ok((takes.bits() | if passed { PASSED } else { 0 }) as c_int)
     })
 }
@@ -41,7 +42,7 @@ pub unsafe extern "C" fn ccnic_offloads(nic: *const Ccnic) -> c_int {
 pub unsafe extern "C" fn ccnic_takes_set(nic: *mut Ccnic, bits: u32) -> c_int {
     guard(|| {
         // SAFETY: null or an open NIC.
-        unsafe { nic.as_ref() }.ok_or(NULL)?.set_takes(takes(bits)?)?;
+        unsafe { shared(nic)? }.set_takes(takes(bits)?)?;
         Ok(0)
     })
 }
@@ -52,7 +53,7 @@ pub unsafe extern "C" fn ccnic_takes_set(nic: *mut Ccnic, bits: u32) -> c_int {
 pub unsafe extern "C" fn ccnic_nic_takes_set(nic: *mut CcnicNic, bits: u32) -> c_int {
     guard(|| {
         // SAFETY: null or an open NIC.
-        unsafe { nic.as_ref() }.ok_or(NULL)?.set_takes(takes(bits)?);
+        unsafe { shared(nic)? }.set_takes(takes(bits)?);
         Ok(0)
     })
 }
@@ -62,7 +63,7 @@ pub unsafe extern "C" fn ccnic_nic_takes_set(nic: *mut CcnicNic, bits: u32) -> c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_program_takes(program: *const CcnicProgram) -> c_int {
     // SAFETY: null or a program that has not been released.
-    guard(|| Ok(unsafe { program.as_ref() }.ok_or(NULL)?.program.takes().bits() as c_int))
+    guard(|| Ok(unsafe { shared(program)? }.program.takes().bits() as c_int))
 }
 
 /// # Safety

@@ -9,12 +9,12 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use crate::errno::{Failure, NULL};
+use crate::handle::exclusive;
 
 /// The queue or pool, and the caller's array for `n` values that the call fills in: buffer handles, or addresses.
 ///
 /// # Safety
-/// `queue` is null, or points to a queue or pool of a NIC that has not been closed (of a program that has not been released)
-/// and that no other thread uses; `values` is null or points to an array of `n` elements.
+/// `queue` is null, or a handle that no other thread uses, open or closed (see [`exclusive`]); `values` is null or points to an array of `n` elements.
 #[inline(always)]
 pub(crate) unsafe fn output<'a, T, V>(
     queue: *mut T,
@@ -22,7 +22,7 @@ pub(crate) unsafe fn output<'a, T, V>(
     n: u16,
 ) -> Result<(&'a mut T, &'a mut [MaybeUninit<V>]), Failure> {
     // SAFETY: guaranteed by the caller.
-    let queue = unsafe { queue.as_mut() }.ok_or(NULL)?;
+    let queue = unsafe { exclusive(queue)? };
     if values.is_null() {
         return if n == 0 { Ok((queue, &mut [])) } else { Err(NULL) };
     }
@@ -41,7 +41,7 @@ pub(crate) unsafe fn input<'a, T, V>(
     n: u16,
 ) -> Result<(&'a mut T, &'a [V]), Failure> {
     // SAFETY: guaranteed by the caller.
-    unsafe { Ok((queue.as_mut().ok_or(NULL)?, array(values, n)?)) }
+    unsafe { Ok((exclusive(queue)?, array(values, n)?)) }
 }
 
 /// An array of `n` initialised values. A null pointer is an empty array if `n` is 0.

@@ -34,6 +34,8 @@ pub trait Fault: Clone {
 pub struct Faulty<S, F>(pub S, pub F);
 
 impl<S: SharedMemory, F: Fault> SharedMemory for Faulty<S, F> {
+    type Adopt = S::Adopt;
+
     fn load(&self, at: u32) -> u64 {
         self.0.load(at)
     }

@@ -92,6 +92,8 @@ impl LoomView {
 }
 
 impl SharedMemory for LoomView {
+    type Adopt = ();
+
     fn load(&self, at: u32) -> u64 {
         self.word(at).load(Relaxed)
     }

@@ -3,6 +3,7 @@
 use ccnic::SharedMemory;
 use ccnic::heap::HeapMemory;
 use ccnic_shm::{NativeMemory, Pages, Region};
+use ccnic_testing::RegionMemory;
 
 /// The memory of a region, as its two sides access it.
 pub trait Memory {

@@ -115,7 +115,7 @@ pub enum Error {
     #[error("this NIC has no flow rules: RSS or the sender chooses the queue")]
     NoFlows,
     /// A reconnection without all queue pairs and pools.
-    #[error("reconnecting needs all {given} queue pairs and pools of the region, got {brought}")]
+    #[error("reconnecting needs all {given} queue pairs and pools of this NIC, and no others; got {brought}")]
     PairsMissing {
         /// Queue pairs and pools that have been taken.
         given: usize,

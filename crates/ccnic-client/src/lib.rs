@@ -33,6 +33,11 @@
 //!
 //! `ccnicd --socket /tmp/nic.sock` is a NIC to try it with.
 //!
+//! No call needs `unsafe`, and what can be written without it is defined, with two conditions. Bytes that are lent where they lie
+//! ([`QueuePair::with`], [`QueuePair::rx_lend`]) are memory that the NIC has mapped, too: that trusts the NIC not to change them
+//! meanwhile; [`QueuePair::read`] copies them for a program that does not. And a buffer goes back to the [`Nic`] that it came from: with
+//! another one of the process debug builds panic, release builds confuse the two NICs' buffers.
+//!
 //! [`call`] is another way to use the same memory: a blocking request to another program, and its answer.
 
 pub mod call;
@@ -56,7 +61,7 @@ pub use ccnic_control::flow::{FlowEntry, FlowMatch, FlowRule, FlowTarget};
 pub use ccnic_control::messages::Status;
 pub use ccnic_control::offloads::Offloads;
 pub use ccnic_frame::{Meta, Takes};
-pub use ccnic_shm::Pages;
+pub use ccnic_shm::{Adopt, Pages};
 
 pub use error::Error;
 pub use nic::{Nic, Pool};

@@ -115,7 +115,7 @@ impl Nic {
             return Err(Error::NoRss);
         }
         let (region, layout) = make_region(config, *pages, hello.node)?;
-        host::format(&region.memory(), &layout);
+        host::format(&memory(&region), &layout);
         let this = Nic {
             socket: socket.to_owned(),
             name: options.name.clone(),
@@ -197,7 +197,7 @@ impl Nic {
         }
         let waiter = Waiter::new(queue, Arc::clone(&self.connection), self.sleeps);
         let mut pair =
-            QueuePair::new(with_waker(self.region.memory(), &waiter), &self.layout, queue, waiter.clone())?;
+            QueuePair::new(with_waker(memory(&self.region), &waiter), &self.layout, queue, waiter.clone())?;
         pair.dispatch(Tune(self.tuning, self.knows_kept));
         *slot = Some(waiter);
         Ok(pair)
@@ -208,7 +208,7 @@ impl Nic {
     /// [`reconnect`](Nic::reconnect). [`Nic`] has an example.
     pub fn pool(&mut self) -> Pool {
         self.pools += 1;
-        Pool::new(self.region.memory(), &self.layout)
+        Pool::new(memory(&self.region), &self.layout)
     }
 
     /// Sets receive-side scaling for this NIC and its successors; with `None`, the sender chooses the queue
@@ -317,7 +317,10 @@ impl Nic {
         let (pairs, pools): (Vec<_>, Vec<_>) = (pairs.into_iter().collect(), pools.into_iter().collect());
         let given = self.waiters.iter().flatten().count() + self.pools;
         let brought = pairs.len() + pools.len();
-        if brought != given {
+        // With those of another NIC in their place, the buffers of those that are missing would be taken for lost.
+        let region = self.region.base().addr().get();
+        let foreign = pairs.iter().any(|pair| pair.region() != region);
+        if brought != given || foreign || pools.iter().any(|pool| pool.region() != region) {
             return Err(Error::PairsMissing { given, brought });
         }
         if self.alive() {
@@ -341,7 +344,7 @@ impl Nic {
 
     /// Returns the buffers that a dead NIC held to the pool; gives their number.
     fn reclaim(&self, mut pairs: Vec<&mut QueuePair>, pools: Vec<&mut Pool>) -> usize {
-        let mem = self.region.memory();
+        let mem = memory(&self.region);
         let mut inventory = Inventory::new(&mem, &self.layout);
         pairs.iter_mut().for_each(|pair| pair.dispatch(Count(&mut inventory)));
         pools.iter().for_each(|pool| inventory.count_pool(pool));
@@ -362,6 +365,17 @@ impl Nic {
     pub fn status(&self) -> Result<Status, Error> {
         Ok(Connection::open(&self.socket)?.status()?)
     }
+}
+
+/// One agent's access to the region of a [`Nic`].
+#[expect(unsafe_code, reason = "the types of this crate keep the contract")]
+fn memory(region: &Region) -> NativeMemory {
+    // SAFETY: the region is as large as the layout that it was made for and formatted with, before anybody else has it, and that all
+    // queue pairs and pools are made with. `queue_pair` gives each queue out once. Of the memory itself nothing leaves this crate but in
+    // a `QueuePair` or a `Pool`. Those check what the NIC says against the layout; they lend the bytes of a buffer to whoever holds its
+    // handle, of which there is one: they cannot be copied, and be made of descriptors
+    // only by who promises to hold their buffers (`Adopt`).
+    unsafe { region.agent() }
 }
 
 /// The memory of a queue pair that may have to wake the NIC.

@@ -6,7 +6,7 @@
 use ccnic::host::{self, HostDrops, NotSmall, Outgoing, Reserved, Segmented};
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic::{Buf, Burst, Config, Desc, Layout, QueueError};
-use ccnic_shm::{NativeMemory, Vectors};
+use ccnic_shm::{Adopt, NativeMemory, Vectors};
 
 use crate::waiter::Waiter;
 
@@ -225,8 +225,13 @@ impl QueuePair {
 
     /// Sends copies and packets in buffers. See [`host::QueuePair::tx_mixed`], with an example.
     #[inline(always)]
-    pub fn tx_mixed<'a>(&mut self, packets: impl Iterator<Item = Outgoing<'a>>, burst: &mut Burst) -> usize {
-        each_in_vectors!(self, pair => pair.tx_mixed(packets, burst))
+    pub fn tx_mixed<'a>(
+        &mut self,
+        packets: impl Iterator<Item = Outgoing<'a>>,
+        burst: &mut Burst,
+        adopt: Adopt,
+    ) -> usize {
+        each_in_vectors!(self, pair => pair.tx_mixed(packets, burst, adopt))
     }
 
     /// Reserves places for packets. See [`host::QueuePair::tx_reserve`], with an example.
@@ -255,7 +260,9 @@ impl QueuePair {
     /// use ccnic::SharedMemory;
     /// use ccnic_client::Reserved;
     ///
-    /// let (mem, mut reserved) = (nic.region().memory(), Reserved::default());
+    /// // SAFETY: used for the reserved places only.
+    /// let mem = unsafe { nic.region().agent() };
+    /// let mut reserved = Reserved::default();
     /// assert!(pair.takes_buffers(4096)); // so long ones never lie in the ring
     /// assert_eq!(pair.tx_reserve(64, 4, &mut reserved, |_, at| mem.write(at, &[7; 60])), 4);
     /// assert_eq!(pair.tx_commit(&mut reserved, 3, |_| (60, 0)), Some(3)); // the fourth place is given back
@@ -337,7 +344,8 @@ impl QueuePair {
         each_in_vectors!(self, pair => pair.rx_lend(max, read))
     }
 
-    /// Sends buffers that are held as descriptors. See [`host::QueuePair::tx_descs`].
+    /// Sends buffers that are held as descriptors, by a program in another language. See [`host::QueuePair::tx_descs`]; [`Adopt`] is the
+    /// promise that the caller holds them, which only `unsafe` code can make.
     ///
     /// ```
     /// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
@@ -353,31 +361,43 @@ impl QueuePair {
     /// let (mut burst, mut empty) = (Burst::new(), Burst::new());
     /// assert_eq!(pair.alloc(64, 2, &mut burst), 2);
     /// let held: Vec<Desc> = burst.disown().collect(); // as a library in another language holds them
-    /// assert_eq!(pair.tx_descs(held.into_iter(), &mut empty), (2, 2)); // both are valid, both were taken
+    /// // SAFETY: each descriptor below comes from `disown` and is handed over once.
+    /// let adopt = unsafe { ccnic_shm::Adopt::promise() };
+    /// assert_eq!(pair.tx_descs(held.into_iter(), &mut empty, adopt), (2, 2)); // both are valid, both were taken
     ///
     /// let mut received = 0;
     /// while received < 2 {
     ///     pair.wait(Duration::from_secs(10))?;
     ///     pair.rx_burst(&mut burst, 32);
     ///     let descs: Vec<Desc> = burst.disown().collect();
-    ///     received += pair.read_descs(descs.into_iter(), &mut empty, |_, bytes, _| assert_eq!(bytes.len(), 64));
+    ///     received += pair.read_descs(descs.into_iter(), &mut empty, adopt, |_, bytes, _| assert_eq!(bytes.len(), 64));
     /// }
     ///
     /// pair.alloc(64, 2, &mut burst);
     /// let unsent: Vec<Desc> = burst.disown().collect();
-    /// assert_eq!(pair.free_descs(unsent.into_iter(), &mut empty), 2);
+    /// assert_eq!(pair.free_descs(unsent.into_iter(), &mut empty, adopt), 2);
     /// # Ok::<(), ccnic_client::Error>(())
     /// ```
     #[inline(always)]
-    pub fn tx_descs(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> (usize, usize) {
-        each_in_vectors!(self, pair => pair.tx_descs(descs, burst))
+    pub fn tx_descs(
+        &mut self,
+        descs: impl Iterator<Item = Desc>,
+        burst: &mut Burst,
+        adopt: Adopt,
+    ) -> (usize, usize) {
+        each_in_vectors!(self, pair => pair.tx_descs(descs, burst, adopt))
     }
 
     /// Frees buffers that are held as descriptors. See [`host::QueuePair::free_descs`]. Example:
     /// [`tx_descs`](QueuePair::tx_descs).
     #[inline(always)]
-    pub fn free_descs(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
-        each!(&mut self.pair, pair => pair.free_descs(descs, burst))
+    pub fn free_descs(
+        &mut self,
+        descs: impl Iterator<Item = Desc>,
+        burst: &mut Burst,
+        adopt: Adopt,
+    ) -> usize {
+        each!(&mut self.pair, pair => pair.free_descs(descs, burst, adopt))
     }
 
     /// Reads and frees buffers that are held as descriptors. See [`host::QueuePair::read_descs`]. Example:
@@ -386,9 +406,10 @@ impl QueuePair {
         &mut self,
         descs: impl Iterator<Item = Desc>,
         burst: &mut Burst,
+        adopt: Adopt,
         read: impl FnMut(usize, &[u8], u64),
     ) -> usize {
-        each_in_vectors!(self, pair => pair.read_descs(descs, burst, read))
+        each_in_vectors!(self, pair => pair.read_descs(descs, burst, adopt, read))
     }
 
     /// True when the descriptor names bytes of one buffer of the pool. See [`host::QueuePair::holds`], with an example.
@@ -427,6 +448,11 @@ impl QueuePair {
     /// Packets not delivered, by reason. Example: [`tx_waiting`](QueuePair::tx_waiting).
     pub fn drops(&self) -> HostDrops {
         each!(&self.pair, pair => pair.drops())
+    }
+
+    /// Tells the queue pairs of one NIC from those of others.
+    pub(crate) fn region(&self) -> usize {
+        each!(&self.pair, pair => pair.region())
     }
 
     /// The region's configuration. Example: [`tx_waiting`](QueuePair::tx_waiting).

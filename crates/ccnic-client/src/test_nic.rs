@@ -18,6 +18,7 @@ use ccnic_control::offloads::Offloads;
 use ccnic_control::{AttachRequest, ClientId, Handler, Limits, Listener, Notifier, Teardown};
 use ccnic_frame::Takes;
 use ccnic_shm::{NativeMemory, Region};
+use ccnic_testing::RegionMemory;
 
 /// Longer than any machine needs; only a hang gets here.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

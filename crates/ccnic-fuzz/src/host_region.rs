@@ -257,12 +257,14 @@ impl<R: Ring> Run<R> {
         let pair = &mut self.pairs[q];
         match self.input.below(3) {
             0 => {
-                let (valid, sent) = pair.tx_descs(descs.iter().copied(), &mut burst);
+                let (valid, sent) = pair.tx_descs(descs.iter().copied(), &mut burst, ());
                 assert!(sent <= valid && valid == descs.len(), "{sent} of {valid} of {}", descs.len());
-                pair.free_descs(descs[sent..].iter().copied(), &mut burst);
+                pair.free_descs(descs[sent..].iter().copied(), &mut burst, ());
             }
-            1 => assert_eq!(pair.free_descs(descs.iter().copied(), &mut burst), descs.len()),
-            _ => assert_eq!(pair.read_descs(descs.iter().copied(), &mut burst, |_, _, _| ()), descs.len()),
+            1 => assert_eq!(pair.free_descs(descs.iter().copied(), &mut burst, ()), descs.len()),
+            _ => {
+                assert_eq!(pair.read_descs(descs.iter().copied(), &mut burst, (), |_, _, _| ()), descs.len())
+            }
         }
         assert!(burst.is_empty());
     }
@@ -271,7 +273,7 @@ impl<R: Ring> Run<R> {
         let mut burst = self.held.give(self.input.below(65));
         let descs: Vec<_> = burst.disown().collect();
         let n = descs.len();
-        assert_eq!(self.pool.free(descs.into_iter(), &mut burst), n);
+        assert_eq!(self.pool.free(descs.into_iter(), &mut burst, ()), n);
         self.pool.alloc(self.input.below(20), &mut burst);
         self.held.take(&mut burst);
     }

@@ -234,6 +234,8 @@ impl View {
 }
 
 impl SharedMemory for View {
+    type Adopt = ();
+
     fn load(&self, at: u32) -> u64 {
         self.word(at);
         self.region.mem.load(at)

@@ -1,5 +1,6 @@
 //! Keeps transmit rings full of whatever an attack wants to be there.
 
+use crate::memory::RegionMemory;
 use ccnic::desc::SIGNAL_SHIFT;
 use ccnic::{LINE, Layout, SharedMemory};
 use ccnic_shm::NativeMemory;

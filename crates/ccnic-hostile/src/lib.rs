@@ -9,6 +9,7 @@
 
 mod attacks;
 mod filler;
+mod memory;
 mod process;
 mod program;
 mod random;

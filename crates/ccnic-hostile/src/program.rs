@@ -4,6 +4,7 @@ use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use crate::memory::RegionMemory;
 use anyhow::Context;
 use ccnic::{Config, Layout, host};
 use ccnic_control::messages::Request;

@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::os::fd::AsFd;
 
+use crate::memory::RegionMemory;
 use anyhow::Context;
 use ccnic::desc::{FLAG_KEPT, FLAG_MORE, FLAG_SMALL, SIGNAL_SHIFT};
 use ccnic::host;

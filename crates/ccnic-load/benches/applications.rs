@@ -17,6 +17,7 @@ use ccnic_load::apps::echo::{FastPath, SEGMENT};
 use ccnic_load::apps::kv::{ANSWER, Request, Server, Values};
 use ccnic_load::apps::overlay::Overlay;
 use ccnic_shm::{NativeMemory, Pages, Region};
+use ccnic_testing::RegionMemory;
 
 type Mem = NativeMemory;
 

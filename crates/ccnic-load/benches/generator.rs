@@ -18,6 +18,7 @@ use ccnic::ring::{Ring, RingVisitor};
 use ccnic::{Config, Demote, Design, Layout, SharedMemory};
 use ccnic_load::{Clock, Load, LoadError, Outcome};
 use ccnic_shm::{NativeMemory, Pages, Region};
+use ccnic_testing::RegionMemory;
 
 /// How often things happened.
 #[derive(Default)]

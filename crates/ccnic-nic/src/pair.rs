@@ -48,7 +48,11 @@ macro_rules! each_in_vectors {
 
 impl NicPair {
     pub(crate) fn new(region: &Region, layout: &Layout, queue: u16) -> Result<NicPair, QueueError> {
-        let mem = region.memory();
+        #[expect(unsafe_code, reason = "the types of this crate keep the contract")]
+        // SAFETY: the layout is the one that the region's header says, which has been checked against its size; `Program::queue` gives
+        // each queue out once. All that the program says is checked against the layout (`ccnic::nic`), and payload is only copied, by
+        // calls that check its descriptor first. The memory does not leave this crate.
+        let mem = unsafe { region.agent() };
         Ok(match layout.config().design {
             Design::GroupedEpoch => NicPair::GroupedEpoch(Native::new(mem, layout, queue)?),
             Design::GroupedClear => NicPair::GroupedClear(Native::new(mem, layout, queue)?),

@@ -15,6 +15,7 @@ use ccnic::ring::{GroupedClear, GroupedEpoch, Ring};
 use ccnic::rss::{Rss, Spreader};
 use ccnic::{Burst, Config, Desc, Layout, host};
 use ccnic_shm::{NativeMemory, Pages, Region, Vectors};
+use ccnic_testing::RegionMemory;
 
 /// Another core that polls all queues but the first: what is handed over to it, in place of a queue between threads.
 struct Elsewhere {

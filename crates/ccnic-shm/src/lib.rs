@@ -1,8 +1,9 @@
 //! Regions of real shared memory: memfds, their pages and NUMA homes, and the native
 //! [`SharedMemory`](ccnic::SharedMemory).
 //!
-//! All `unsafe` of the project is in this crate and in `ccnic-capi` (the C interface), each block with its
-//! reason.
+//! Nearly all `unsafe` of the project is in this crate and in `ccnic-capi` (the C interface), each block with
+//! its reason. What is left to others is [`Region::agent`]: access to a region, whose offsets are not checked.
+//! Programs need neither: `ccnic-client` and `ccnic-nic` hand out types that keep its contract.
 
 mod barrier;
 mod clock;
@@ -29,7 +30,7 @@ pub use clock::{thread_time, timestamp, wait_for_loads};
 pub use error::Error;
 pub use extents::collapse;
 pub use holes::survive as survive_holes;
-pub use memory::NativeMemory;
+pub use memory::{Adopt, NativeMemory};
 pub use nontemporal::wait_for_stores;
 pub use offered::{OfferedRegion, Sealing};
 pub use prefetch::prefetch;

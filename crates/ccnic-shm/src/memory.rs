@@ -34,6 +34,21 @@ pub struct NativeMemory {
     _mapping: Arc<Mapping>,
 }
 
+/// The promise that plain descriptors are handed over by whoever holds their buffers: see [`SharedMemory::Adopt`].
+#[derive(Debug, Clone, Copy)]
+pub struct Adopt(());
+
+impl Adopt {
+    /// The promise.
+    ///
+    /// # Safety
+    /// Each descriptor that is handed over with it names a buffer that the caller holds, as its only holder: it has it from
+    /// [`Burst::disown`](ccnic::Burst::disown), of the same region, and has not handed it over before.
+    pub const unsafe fn promise() -> Adopt {
+        Adopt(())
+    }
+}
+
 // SAFETY: `base` points into the mapping that `_mapping` keeps alive, which is Send and Sync.
 unsafe impl Send for NativeMemory {}
 
@@ -81,6 +96,8 @@ impl NativeMemory {
 }
 
 impl SharedMemory for NativeMemory {
+    type Adopt = Adopt;
+
     #[inline(always)]
     fn load(&self, at: u32) -> u64 {
         self.word(at).load(Relaxed)

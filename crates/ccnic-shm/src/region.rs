@@ -154,8 +154,41 @@ impl Region {
         self.mapping.base()
     }
 
-    /// Access to the region for one agent. Each agent takes its own.
-    pub fn memory(&self) -> NativeMemory {
+    /// One agent's access to the region: what a queue pair, a pool or a ring of [`ccnic`] is made with. Each agent takes its own.
+    ///
+    /// Programs need none: `ccnic-client` and `ccnic-nic` hand out queues whose types keep the contract.
+    ///
+    /// # Safety
+    /// A [`NativeMemory`] is used by safe code, and by code without `unsafe` in `ccnic`; whoever takes one answers for all that is done
+    /// with it and with its clones:
+    /// * Every offset, with the length that is accessed from it, lies inside the region. Any other ends the process (SIGSEGV): there is
+    ///   no memory there, for 8 GiB around the mapping.
+    /// * Bytes that [`with`](ccnic::SharedMemory::with) lends are written by nobody in this process while they are lent, and those
+    ///   that [`with_mut`](ccnic::SharedMemory::with_mut) lends are accessed by nobody else: the caller holds the buffer.
+    /// * At most one `ccnic::host::QueuePair` and one `ccnic::nic::NicQueue` exist for each queue, with the layout that the region was
+    ///   formatted with.
+    ///
+    /// What the other side does, another process or another mapping of the same file, is not part of this: words are atomic, and a copy
+    /// of payload that is changed meanwhile is torn. Only code that trusts the other side may have payload lent.
+    ///
+    /// ```
+    /// use ccnic::SharedMemory;
+    /// use ccnic_shm::{Pages, Region};
+    ///
+    /// let region = Region::create(4096, Pages::Small)?;
+    /// // SAFETY: one agent, offsets below 4096.
+    /// let memory = unsafe { region.agent() };
+    /// memory.store_release(64, 7);
+    /// assert_eq!(memory.load_acquire(64), 7);
+    /// # Ok::<(), ccnic_shm::Error>(())
+    /// ```
+    pub unsafe fn agent(&self) -> NativeMemory {
+        NativeMemory::new(Arc::clone(&self.mapping))
+    }
+
+    /// [`agent`](Region::agent), of tests, which keep its contract.
+    #[cfg(test)]
+    pub(crate) fn memory(&self) -> NativeMemory {
         NativeMemory::new(Arc::clone(&self.mapping))
     }
 }

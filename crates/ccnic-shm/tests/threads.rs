@@ -13,6 +13,7 @@ use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic_check::suite::{configs, wires};
 use ccnic_check::{rig::Wire, threads};
 use ccnic_shm::{Pages, Region};
+use ccnic_testing::RegionMemory;
 
 /// Enough for hundreds of laps of the smallest ring.
 const PACKETS: u64 = 3000;

@@ -6,6 +6,7 @@
 
 use ccnic_shm::{Pages, Region};
 use ccnic_sim::cni::pair::{QueueHost, QueueNic, Queues};
+use ccnic_testing::RegionMemory;
 
 fn main() {
     let laps = std::env::args().skip(1).find_map(|arg| arg.parse::<u32>().ok()).unwrap_or(1000);

@@ -7,6 +7,8 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use ccnic_shm::{NativeMemory, Region};
+
 /// Longer than any machine needs; only a hang gets here.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -67,4 +69,19 @@ pub fn try_in_namespace(inner: &str) -> bool {
         .status();
     assert!(status.unwrap().success(), "{inner} failed");
     true
+}
+
+/// A region that a test uses as [`Region::agent`] asks.
+pub trait RegionMemory {
+    /// Access for one agent.
+    fn memory(&self) -> NativeMemory;
+}
+
+impl RegionMemory for Region {
+    #[expect(unsafe_code, reason = "the promise of all tests")]
+    fn memory(&self) -> NativeMemory {
+        // SAFETY: a test uses the offsets of its layout or below its region's size, and has bytes lent that nobody else uses; what two
+        // threads exchange they hand over by words.
+        unsafe { self.agent() }
+    }
 }

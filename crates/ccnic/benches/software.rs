@@ -18,6 +18,7 @@ use ccnic::nic::{NicQueue, Pipeline, loopback};
 use ccnic::ring::{Ring, RingVisitor};
 use ccnic::{Burst, Config, Demote, Design, Layout, Tuning};
 use ccnic_shm::{NativeMemory, Pages, Region, timestamp};
+use ccnic_testing::RegionMemory;
 
 /// Packets of a burst, and bytes of it at most.
 const BURST: usize = 32;

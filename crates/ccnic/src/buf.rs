@@ -206,7 +206,7 @@ impl core::error::Error for TooLong {}
 /// assert!(burst.is_empty());
 /// rest.iter_mut().for_each(|buf| buf.set_meta(7));
 /// let held: Vec<_> = rest.disown().collect(); // descriptors, for a program in another language
-/// assert_eq!(pair.free_descs(held.into_iter(), &mut rest), 8);
+/// assert_eq!(pair.free_descs(held.into_iter(), &mut rest, ()), 8);
 /// ```
 #[derive(Debug)]
 pub struct Burst {

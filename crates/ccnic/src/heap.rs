@@ -57,6 +57,8 @@ impl HeapMemory {
 }
 
 impl SharedMemory for HeapMemory {
+    type Adopt = ();
+
     fn load(&self, at: u32) -> u64 {
         self.word(at).get()
     }

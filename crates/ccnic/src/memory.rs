@@ -39,6 +39,12 @@ pub const LINE: u32 = 64;
 /// assert_eq!((&bytes, mem.compare_exchange(64, 0, 2)), (b"hello", Err(1)));
 /// ```
 pub trait SharedMemory {
+    /// What a caller shows who hands over buffers as plain descriptors
+    /// ([`QueuePair::tx_descs`](crate::host::QueuePair::tx_descs) and its like). A descriptor can be copied, so two of one buffer
+    /// would have its bytes lent twice: mapped memory, which lends them by reference, asks for a value that only `unsafe` code
+    /// makes. `()` for a memory that lends copies.
+    type Adopt: Copy;
+
     /// Reads a word that this agent alone writes, or whose order does not matter.
     fn load(&self, at: u32) -> u64;
     /// Writes a word that no other agent reads before a later release.
@@ -93,7 +99,7 @@ pub trait SharedMemory {
         f()
     }
     /// Lends payload to `f`. Only for the holder of the buffer, and only where the other side is trusted not
-    /// to write it meanwhile: the NIC never uses it.
+    /// to write it meanwhile: the NIC never uses it. Who cannot trust it [reads](SharedMemory::read) a copy and decides by that.
     fn with<R>(&self, at: u32, len: u32, f: impl FnOnce(&[u8]) -> R) -> R;
     /// Lends payload to `f` for writing; see [`with`](SharedMemory::with).
     fn with_mut<R>(&self, at: u32, len: u32, f: impl FnOnce(&mut [u8]) -> R) -> R;

@@ -21,6 +21,7 @@ pub mod control;
 pub mod dataplane;
 pub mod flow;
 pub mod log;
+mod memory;
 pub mod metrics;
 pub mod oom;
 pub mod poll;

@@ -15,6 +15,7 @@ use ccnic_client::Nic;
 use ccnic_control::Connection;
 use ccnic_control::messages::{ProgramStatus, Request, Status};
 use ccnic_shm::{NativeMemory, Pages, Region};
+use ccnic_testing::RegionMemory;
 use common::flow::Flow;
 use common::{Daemon, alone, config, until};
 

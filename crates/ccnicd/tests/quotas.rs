@@ -18,6 +18,7 @@ use ccnic_control::Connection;
 use ccnic_control::messages::{Reply, Request, Share};
 use ccnic_control::rss::RssMessage;
 use ccnic_shm::{Pages, Region};
+use ccnic_testing::RegionMemory;
 use ccnicd::control::placement;
 use common::{Daemon, alone, file, two_cores, until};
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, prlimit};

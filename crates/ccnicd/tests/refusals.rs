@@ -18,6 +18,7 @@ use ccnic_control::Connection;
 use ccnic_control::messages::{Reply, Request};
 use ccnic_control::rss::RssMessage;
 use ccnic_shm::{Pages, Region};
+use ccnic_testing::RegionMemory;
 use common::{Daemon, alone, until};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};

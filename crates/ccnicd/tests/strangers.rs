@@ -17,6 +17,7 @@ use ccnic_client::{Nic, NicOptions};
 use ccnic_control::messages::{Reply, Request};
 use ccnic_control::{Connection, Listener};
 use ccnic_shm::{Pages, Region};
+use ccnic_testing::RegionMemory;
 use common::flow::Flow;
 use common::{Daemon, alone, config, until};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -16,6 +16,7 @@ use ccnic::{Config, Desc, Design, Layout, SharedMemory, host};
 use ccnic_control::Connection;
 use ccnic_control::messages::{LearnedAddress, QueueStatus, Reply, Request};
 use ccnic_shm::{Pages, Region};
+use ccnic_testing::RegionMemory;
 use common::station::{BROADCAST, GROUP, SHORTEST, Station, mac};
 use common::{Daemon, Forked, alone, config, two_cores, until};
 use rustix::process::Signal;

@@ -17,6 +17,7 @@ use ccnic_client::{Error, Nic, QueuePair, Waiter};
 use ccnic_control::Connection;
 use ccnic_control::messages::{Reply, Request};
 use ccnic_shm::{Pages, Region};
+use ccnic_testing::RegionMemory;
 use common::flow::Flow;
 use common::{Daemon, PATIENCE, alone, config, until};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};

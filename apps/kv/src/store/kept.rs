@@ -182,7 +182,11 @@ impl Shard {
             return false;
         };
         let written = memory.write(&mut kept, 0, value);
-        let Some(places) = memory.places(&kept).filter(|_| written) else {
+        #[expect(unsafe_code, reason = "other threads read the values of this one's stack")]
+        // SAFETY: the value is written, once. It is read by whoever has the shard locked, as long as an item has it, and freed after that: it
+        // is `gone` first, which takes the lock, too.
+        let places = unsafe { memory.places(&kept) };
+        let Some(places) = places.filter(|_| written) else {
             memory.free(kept); // it would be in more pieces than a datagram has
             return false;
         };

@@ -147,8 +147,8 @@ impl<T: Copy> Table<T> {
     }
 }
 
-/// Where a value lies, for threads that have no part in its stack: they may read it as long as it has not been freed, or see the bytes of
-/// another one. Made by [`KeptMemory::places`].
+/// Where a value lies, for threads that have no part in its stack. Made by [`KeptMemory::places`], whose caller promises that the value
+/// stays as it is.
 #[derive(Debug)]
 pub struct Places {
     mem: NativeMemory,
@@ -293,7 +293,12 @@ impl KeptMemory {
     }
 
     /// Where a value lies. `None` when that is in more places than a datagram can have, or when it is another stack's.
-    pub fn places(&self, kept: &Kept) -> Option<Places> {
+    ///
+    /// # Safety
+    /// The value is neither [written](KeptMemory::write) nor [freed](KeptMemory::free) while a [`Places::read`] of it runs, on whatever
+    /// thread: its bytes are lent without a lock.
+    #[expect(unsafe_code, reason = "another thread reads what this one may free")]
+    pub unsafe fn places(&self, kept: &Kept) -> Option<Places> {
         let (mut parts, mut left, mut n) = ([(0, 0); PARTS], kept.len(), 0);
         for part in self.parts(kept, 0..kept.len()) {
             *parts.get_mut(n)? = (self.offset(&part), part.len);

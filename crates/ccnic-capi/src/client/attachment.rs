@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ccnic::Config;
 use ccnic::rss::Rss;
@@ -16,12 +16,15 @@ use super::pool::CcnicPool;
 use super::queue::CcnicQueue;
 use crate::abi::CcnicView;
 use crate::errno::Failure;
-use crate::handle::Owned;
+use crate::handle::{Owned, handles};
+use crate::held::Held;
 
 /// `struct ccnic`. Any thread may call; every call takes the lock, none is a burst.
 #[derive(Debug)]
 pub struct Ccnic {
     inner: Mutex<Inner>,
+    /// In the debug mode.
+    held: Option<Arc<Held>>,
     config: Config,
     mac: [u8; 6],
 }
@@ -34,6 +37,8 @@ struct Inner {
     /// Closed pools stay for the same reason, and are opened again before new ones are made.
     pools: Vec<Owned<CcnicPool>>,
 }
+
+handles!(Ccnic);
 
 impl Ccnic {
     pub(crate) fn open(
@@ -58,6 +63,7 @@ impl Ccnic {
         let queues = (0..config.queues).map(|_| None).collect();
         Ok(Ccnic {
             config: *nic.layout().config(),
+            held: Held::of_environment(CcnicView::new(nic.region(), nic.layout())),
             inner: Mutex::new(Inner { nic, queues, pools: Vec::new() }),
             mac,
         })
@@ -139,7 +145,7 @@ impl Ccnic {
             // The lock is held, so no other thread opens it.
             return pool.reopen();
         }
-        let pool = Owned::new(CcnicPool::new(inner.nic.pool()));
+        let pool = Owned::new(CcnicPool::new(inner.nic.pool(), self.held.clone()));
         let handle = pool.as_ptr();
         inner.pools.push(pool);
         handle
@@ -157,7 +163,7 @@ impl Ccnic {
             _ => {}
         }
         let pair = inner.nic.queue_pair(index)?;
-        let queue = Owned::new(CcnicQueue::new(inner.view(), self.config.mtu, pair));
+        let queue = Owned::new(CcnicQueue::new(inner.view(), self.config.mtu, pair, self.held.clone()));
         let handle = queue.as_ptr();
         if let Some(slot) = inner.queues.get_mut(usize::from(index)) {
             *slot = Some(queue);

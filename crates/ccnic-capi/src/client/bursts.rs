@@ -6,6 +6,7 @@ use std::ffi::c_int;
 use super::queue::CcnicQueue;
 use crate::abi::CcnicBuf;
 use crate::errno::{NULL, burst};
+use crate::handle::exclusive;
 use crate::pointers::{array, copy_small, input, output};
 
 /// # Safety
@@ -68,7 +69,7 @@ pub unsafe extern "C" fn ccnic_tx_small(
 ) -> c_int {
     burst(|| {
         // SAFETY: the contract of the header.
-        let (queue, data, lens) = unsafe { (queue.as_mut().ok_or(NULL)?, array(data, n)?, array(len, n)?) };
+        let (queue, data, lens) = unsafe { (exclusive(queue)?, array(data, n)?, array(len, n)?) };
         // SAFETY: each has as many bytes as its length says (the contract of the header).
         queue
             .transmit_small(data, lens, |at, len| unsafe { std::slice::from_raw_parts(at, usize::from(len)) })
@@ -87,7 +88,7 @@ pub unsafe extern "C" fn ccnic_rx_small(
 ) -> c_int {
     burst(|| {
         // SAFETY: the contract of the header.
-        let (queue, rooms) = unsafe { (queue.as_mut().ok_or(NULL)?, array(room, n)?) };
+        let (queue, rooms) = unsafe { (exclusive(queue)?, array(room, n)?) };
         if len.is_null() && n > 0 {
             return Err(NULL);
         }
@@ -137,7 +138,7 @@ pub unsafe extern "C" fn ccnic_tx_commit(
 ) -> c_int {
     burst(|| {
         // SAFETY: null, or arrays of `n` values (the contract of the header).
-        let (queue, lens, metas) = unsafe { (queue.as_mut().ok_or(NULL)?, array(len, n), array(meta, n)) };
+        let (queue, lens, metas) = unsafe { (exclusive(queue)?, array(len, n), array(meta, n)) };
         queue.commit(n.into(), lens.ok(), metas.ok())
     })
 }
@@ -153,7 +154,7 @@ pub unsafe extern "C" fn ccnic_tx_mixed(
 ) -> c_int {
     burst(|| {
         // SAFETY: the contract of the header.
-        let (queue, bufs, data) = unsafe { (queue.as_mut().ok_or(NULL)?, array(bufs, n)?, array(data, n)?) };
+        let (queue, bufs, data) = unsafe { (exclusive(queue)?, array(bufs, n)?, array(data, n)?) };
         queue.transmit_mixed(
             bufs,
             data,

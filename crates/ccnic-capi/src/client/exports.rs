@@ -12,6 +12,7 @@ use super::queue::CcnicQueue;
 use super::wait::wait;
 use crate::abi::{CcnicBuf, CcnicOptions, CcnicRss, CcnicStats, CcnicView, write_sized};
 use crate::errno::{Failure, NULL, burst, guard, last};
+use crate::handle::{Owned, exclusive, shared, shut};
 use crate::pointers::{input, output, path, status_name};
 
 /// # Safety
@@ -37,7 +38,7 @@ pub unsafe extern "C" fn ccnic_open(
         // SAFETY: the caller's string, not null.
         let nic = Ccnic::open(unsafe { path(socket) }, &name, &config, pages, given.mac, given.later())?;
         // SAFETY: not null, the caller's memory for a pointer.
-        unsafe { out.write(Box::into_raw(Box::new(nic))) };
+        unsafe { out.write(Owned::new(nic).into_handle()) };
         Ok(0)
     })
 }
@@ -47,12 +48,12 @@ pub unsafe extern "C" fn ccnic_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_close(nic: *mut Ccnic) -> c_int {
     guard(|| {
-        // SAFETY: null or a NIC that has not been closed.
-        if unsafe { nic.as_ref() }.ok_or(NULL)?.busy() {
+        // SAFETY: null or a NIC, open or closed.
+        if unsafe { shared(nic)? }.busy() {
             return Err(Failure::new(Errno::BUSY, c"the NIC has open queues or pools; close them first"));
         }
-        // SAFETY: made by `ccnic_open` from a box; the caller no longer uses it.
-        drop(unsafe { Box::from_raw(nic) });
+        // SAFETY: as above; the caller no longer uses it.
+        drop(unsafe { Owned::take(nic)? });
         Ok(0)
     })
 }
@@ -62,8 +63,8 @@ pub unsafe extern "C" fn ccnic_close(nic: *mut Ccnic) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_reconnect(nic: *mut Ccnic) -> c_int {
     guard(|| {
-        // SAFETY: null or an open NIC.
-        let nic = unsafe { nic.as_ref() }.ok_or(NULL)?;
+        // SAFETY: null or a NIC, open or closed.
+        let nic = unsafe { shared(nic)? };
         // SAFETY: no thread uses a queue meanwhile (the contract of the header).
         let reclaimed = unsafe { nic.reconnect()? };
         Ok(c_int::try_from(reclaimed).unwrap_or(c_int::MAX))
@@ -74,24 +75,24 @@ pub unsafe extern "C" fn ccnic_reconnect(nic: *mut Ccnic) -> c_int {
 /// As `ccnic.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_link_state(nic: *const Ccnic) -> c_int {
-    // SAFETY: null or an open NIC.
-    guard(|| Ok(c_int::from(unsafe { nic.as_ref() }.ok_or(NULL)?.alive())))
+    // SAFETY: null or a NIC, open or closed.
+    guard(|| Ok(c_int::from(unsafe { shared(nic)? }.alive())))
 }
 
 /// # Safety
 /// As `ccnic.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_mtu(nic: *const Ccnic) -> c_int {
-    // SAFETY: null or an open NIC.
-    guard(|| Ok(c_int::from(unsafe { nic.as_ref() }.ok_or(NULL)?.config().mtu)))
+    // SAFETY: null or a NIC, open or closed.
+    guard(|| Ok(c_int::from(unsafe { shared(nic)? }.config().mtu)))
 }
 
 /// # Safety
 /// As `ccnic.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_queues(nic: *const Ccnic) -> c_int {
-    // SAFETY: null or an open NIC.
-    guard(|| Ok(c_int::from(unsafe { nic.as_ref() }.ok_or(NULL)?.config().queues)))
+    // SAFETY: null or a NIC, open or closed.
+    guard(|| Ok(c_int::from(unsafe { shared(nic)? }.config().queues)))
 }
 
 /// # Safety
@@ -99,8 +100,8 @@ pub unsafe extern "C" fn ccnic_queues(nic: *const Ccnic) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_mac(nic: *const Ccnic, mac: *mut u8) -> c_int {
     guard(|| {
-        // SAFETY: null or an open NIC.
-        let address = unsafe { nic.as_ref() }.ok_or(NULL)?.mac();
+        // SAFETY: null or a NIC, open or closed.
+        let address = unsafe { shared(nic)? }.mac();
         if mac.is_null() {
             return Err(NULL);
         }
@@ -115,8 +116,8 @@ pub unsafe extern "C" fn ccnic_mac(nic: *const Ccnic, mac: *mut u8) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_rss_set(nic: *mut Ccnic, rss: *const CcnicRss) -> c_int {
     guard(|| {
-        // SAFETY: null or an open NIC.
-        let nic = unsafe { nic.as_ref() }.ok_or(NULL)?;
+        // SAFETY: null or a NIC, open or closed.
+        let nic = unsafe { shared(nic)? };
         // SAFETY: not null, and as large as its first word says (the contract of the header).
         let rss = if rss.is_null() { None } else { Some(unsafe { CcnicRss::read(rss)? }) };
         nic.set_rss(rss.as_ref())?;
@@ -128,8 +129,8 @@ pub unsafe extern "C" fn ccnic_rss_set(nic: *mut Ccnic, rss: *const CcnicRss) ->
 /// As `ccnic.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_rss_active(nic: *const Ccnic) -> c_int {
-    // SAFETY: null or an open NIC.
-    guard(|| Ok(c_int::from(unsafe { nic.as_ref() }.ok_or(NULL)?.rss_active())))
+    // SAFETY: null or a NIC, open or closed.
+    guard(|| Ok(c_int::from(unsafe { shared(nic)? }.rss_active())))
 }
 
 /// # Safety
@@ -137,8 +138,8 @@ pub unsafe extern "C" fn ccnic_rss_active(nic: *const Ccnic) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_memory(nic: *const Ccnic, out: *mut CcnicView) -> c_int {
     guard(|| {
-        // SAFETY: null or an open NIC.
-        let view = unsafe { nic.as_ref() }.ok_or(NULL)?.view();
+        // SAFETY: null or a NIC, open or closed.
+        let view = unsafe { shared(nic)? }.view();
         if out.is_null() {
             return Err(NULL);
         }
@@ -153,8 +154,8 @@ pub unsafe extern "C" fn ccnic_memory(nic: *const Ccnic, out: *mut CcnicView) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_pool_open(nic: *mut Ccnic, out: *mut *mut CcnicPool) -> c_int {
     guard(|| {
-        // SAFETY: null or an open NIC.
-        let nic = unsafe { nic.as_ref() }.ok_or(NULL)?;
+        // SAFETY: null or a NIC, open or closed.
+        let nic = unsafe { shared(nic)? };
         if out.is_null() {
             return Err(NULL);
         }
@@ -169,8 +170,8 @@ pub unsafe extern "C" fn ccnic_pool_open(nic: *mut Ccnic, out: *mut *mut CcnicPo
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_pool_close(pool: *mut CcnicPool) -> c_int {
     guard(|| {
-        // SAFETY: null or a pool of an open NIC that no other thread uses.
-        unsafe { pool.as_mut() }.ok_or(NULL)?.close()?;
+        // SAFETY: null or a pool, open or closed, that no other thread uses.
+        unsafe { shut(pool, CcnicPool::close)? };
         Ok(0)
     })
 }
@@ -182,7 +183,7 @@ pub unsafe extern "C" fn ccnic_pool_alloc(pool: *mut CcnicPool, bufs: *mut Ccnic
     burst(|| {
         // SAFETY: the contract of the header.
         let (pool, out) = unsafe { output(pool, bufs, n)? };
-        pool.alloc(out)
+        Ok(pool.alloc(out))
     })
 }
 
@@ -206,8 +207,8 @@ pub unsafe extern "C" fn ccnic_rx_monitor(
     value: *mut u64,
 ) -> c_int {
     guard(|| {
-        // SAFETY: null or a queue of an open NIC that no other thread uses.
-        let watched = unsafe { queue.as_ref() }.ok_or(NULL)?.monitor()?;
+        // SAFETY: null or a queue, open or closed, that no other thread uses.
+        let watched = unsafe { shared(queue)? }.monitor();
         if word.is_null() || value.is_null() {
             return Err(NULL);
         }
@@ -225,16 +226,16 @@ pub unsafe extern "C" fn ccnic_rx_monitor(
 /// As `ccnic.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_rx_ready(queue: *const CcnicQueue) -> c_int {
-    // SAFETY: null or a queue of an open NIC that no other thread uses.
-    guard(|| Ok(unsafe { queue.as_ref() }.ok_or(NULL)?.rx_ready()? as c_int))
+    // SAFETY: null or a queue, open or closed, that no other thread uses.
+    guard(|| Ok(unsafe { shared(queue)? }.rx_ready() as c_int))
 }
 
 /// # Safety
 /// As `ccnic.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_tx_waiting(queue: *const CcnicQueue) -> c_int {
-    // SAFETY: null or a queue of an open NIC that no other thread uses.
-    guard(|| Ok(unsafe { queue.as_ref() }.ok_or(NULL)?.tx_waiting()? as c_int))
+    // SAFETY: null or a queue, open or closed, that no other thread uses.
+    guard(|| Ok(unsafe { shared(queue)? }.tx_waiting() as c_int))
 }
 
 /// # Safety
@@ -242,8 +243,8 @@ pub unsafe extern "C" fn ccnic_tx_waiting(queue: *const CcnicQueue) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_queue_open(nic: *mut Ccnic, index: u16, out: *mut *mut CcnicQueue) -> c_int {
     guard(|| {
-        // SAFETY: null or an open NIC.
-        let nic = unsafe { nic.as_ref() }.ok_or(NULL)?;
+        // SAFETY: null or a NIC, open or closed.
+        let nic = unsafe { shared(nic)? };
         if out.is_null() {
             return Err(NULL);
         }
@@ -259,8 +260,8 @@ pub unsafe extern "C" fn ccnic_queue_open(nic: *mut Ccnic, index: u16, out: *mut
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_queue_close(queue: *mut CcnicQueue) -> c_int {
     guard(|| {
-        // SAFETY: null or a queue of an open NIC that no other thread uses.
-        unsafe { queue.as_mut() }.ok_or(NULL)?.close()?;
+        // SAFETY: null or a queue, open or closed, that no other thread uses.
+        unsafe { shut(queue, CcnicQueue::close)? };
         Ok(0)
     })
 }
@@ -274,8 +275,8 @@ pub unsafe extern "C" fn ccnic_queue_stats(
     size: usize,
 ) -> c_int {
     guard(|| {
-        // SAFETY: null or a queue of an open NIC that no other thread uses.
-        let stats = unsafe { queue.as_ref() }.ok_or(NULL)?.stats()?;
+        // SAFETY: null or a queue, open or closed, that no other thread uses.
+        let stats = unsafe { shared(queue)? }.stats();
         if out.is_null() {
             return Err(NULL);
         }
@@ -290,8 +291,8 @@ pub unsafe extern "C" fn ccnic_queue_stats(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_wait(queue: *mut CcnicQueue, timeout_ns: i64) -> c_int {
     guard(|| {
-        // SAFETY: null or a queue of an open NIC that no other thread uses.
-        let queue = unsafe { queue.as_mut() }.ok_or(NULL)?;
+        // SAFETY: null or a queue, open or closed, that no other thread uses.
+        let queue = unsafe { exclusive(queue)? };
         let n = wait(queue, u64::try_from(timeout_ns).ok().map(Duration::from_nanos))?;
         Ok(n as c_int)
     })
@@ -301,32 +302,38 @@ pub unsafe extern "C" fn ccnic_wait(queue: *mut CcnicQueue, timeout_ns: i64) -> 
 /// As `ccnic.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_rx_fd(queue: *mut CcnicQueue) -> c_int {
-    // SAFETY: null or a queue of an open NIC that no other thread uses.
-    guard(|| unsafe { queue.as_mut() }.ok_or(NULL)?.rx_fd())
+    // SAFETY: null or a queue, open or closed, that no other thread uses.
+    guard(|| unsafe { exclusive(queue)? }.rx_fd())
 }
 
 /// # Safety
 /// As `ccnic.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_rx_arm(queue: *mut CcnicQueue) -> c_int {
-    // SAFETY: null or a queue of an open NIC that no other thread uses.
-    guard(|| Ok(unsafe { queue.as_mut() }.ok_or(NULL)?.arm()? as c_int))
+    // SAFETY: null or a queue, open or closed, that no other thread uses.
+    guard(|| Ok(unsafe { exclusive(queue)? }.arm()? as c_int))
 }
 
 /// # Safety
 /// As `ccnic.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_rx_disarm(queue: *mut CcnicQueue) -> c_int {
-    // SAFETY: null or a queue of an open NIC that no other thread uses.
-    guard(|| Ok(unsafe { queue.as_mut() }.ok_or(NULL)?.disarm()? as c_int))
+    guard(|| {
+        // SAFETY: null or a queue that no other thread uses.
+        unsafe { exclusive(queue)? }.disarm();
+        Ok(0)
+    })
 }
 
 /// # Safety
 /// As `ccnic.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_rx_notify(queue: *mut CcnicQueue) -> c_int {
-    // SAFETY: null or a queue of an open NIC that no other thread uses.
-    guard(|| Ok(unsafe { queue.as_mut() }.ok_or(NULL)?.notify()? as c_int))
+    guard(|| {
+        // SAFETY: null or a queue that no other thread uses.
+        unsafe { exclusive(queue)? }.notify()?;
+        Ok(0)
+    })
 }
 
 /// The text of this thread's last failure: valid until its next one.

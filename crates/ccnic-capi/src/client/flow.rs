@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use super::attachment::Ccnic;
 use crate::abi::{UNKNOWN_FIELD, read_sized};
 use crate::errno::{Failure, NULL, guard};
+use crate::handle::shared;
 
 /// `struct ccnic_flow_rule`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,7 +135,7 @@ pub unsafe extern "C" fn ccnic_flow_create(
 ) -> c_int {
     guard(|| {
         // SAFETY: null or an open NIC.
-        let nic = unsafe { nic.as_ref() }.ok_or(NULL)?;
+        let nic = unsafe { shared(nic)? };
         if rule.is_null() || id.is_null() {
             return Err(NULL);
         }
@@ -153,7 +154,7 @@ pub unsafe extern "C" fn ccnic_flow_create(
 pub unsafe extern "C" fn ccnic_flow_check(nic: *mut Ccnic, rule: *const CcnicFlowRule) -> c_int {
     guard(|| {
         // SAFETY: null or an open NIC.
-        let nic = unsafe { nic.as_ref() }.ok_or(NULL)?;
+        let nic = unsafe { shared(nic)? };
         if rule.is_null() {
             return Err(NULL);
         }
@@ -170,7 +171,7 @@ pub unsafe extern "C" fn ccnic_flow_check(nic: *mut Ccnic, rule: *const CcnicFlo
 pub unsafe extern "C" fn ccnic_flow_destroy(nic: *mut Ccnic, id: u32) -> c_int {
     guard(|| {
         // SAFETY: null or an open NIC.
-        let nic = unsafe { nic.as_ref() }.ok_or(NULL)?;
+        let nic = unsafe { shared(nic)? };
         nic.with_flows(|nic| nic.flow_destroy(id))?;
         Ok(0)
     })
@@ -182,7 +183,7 @@ pub unsafe extern "C" fn ccnic_flow_destroy(nic: *mut Ccnic, id: u32) -> c_int {
 pub unsafe extern "C" fn ccnic_flow_flush(nic: *mut Ccnic) -> c_int {
     guard(|| {
         // SAFETY: null or an open NIC.
-        let nic = unsafe { nic.as_ref() }.ok_or(NULL)?;
+        let nic = unsafe { shared(nic)? };
         nic.with_flows(ccnic_client::Nic::flow_flush)?;
         Ok(0)
     })
@@ -199,7 +200,7 @@ pub unsafe extern "C" fn ccnic_flow_query(
 ) -> c_int {
     guard(|| {
         // SAFETY: null or an open NIC.
-        let nic = unsafe { nic.as_ref() }.ok_or(NULL)?;
+        let nic = unsafe { shared(nic)? };
         let entry = nic.with_flows(|nic| nic.flow_query(id))?;
         for (out, value) in [(packets, entry.packets), (bytes, entry.bytes)] {
             if !out.is_null() {

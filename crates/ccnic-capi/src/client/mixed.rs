@@ -5,8 +5,9 @@ use ccnic::host::Outgoing;
 use rustix::io::Errno;
 
 use super::queue::{CcnicQueue, NO_BUFFER, NO_BYTES, TX_NOT_SMALL};
-use crate::abi::CcnicBuf;
+use crate::abi::{ADOPT, CcnicBuf};
 use crate::errno::{BAD_BUFFER, Failure, TOO_LONG};
+use crate::held::Fate;
 
 const CHAIN: Failure =
     Failure::new(Errno::INVAL, c"a packet has several buffers: send it with ccnic_tx_burst()");
@@ -22,7 +23,25 @@ impl CcnicQueue {
         data: &[*const u8],
         packet: impl Fn(*const u8, u16) -> &'a [u8],
     ) -> Result<usize, Failure> {
-        self.check_open()?;
+        let in_buffers =
+            |skip| bufs.iter().zip(data).skip(skip).filter(|(_, at)| at.is_null()).map(|(buf, _)| buf);
+        if let Some(held) = &self.held {
+            held.give("ccnic_tx_mixed", Fate::Sent, in_buffers(0))?;
+        }
+        let sent = self.transmit_given_mixed(bufs, data, packet);
+        if let Some(held) = &self.held {
+            held.take(in_buffers(*sent.as_ref().unwrap_or(&0)).copied());
+        }
+        sent
+    }
+
+    #[inline(always)]
+    fn transmit_given_mixed<'a>(
+        &mut self,
+        bufs: &[CcnicBuf],
+        data: &[*const u8],
+        packet: impl Fn(*const u8, u16) -> &'a [u8],
+    ) -> Result<usize, Failure> {
         let (small, mtu) = (self.small(), self.mtu);
         let packets = bufs.iter().zip(data).map_while(
             #[inline(always)]
@@ -38,7 +57,7 @@ impl CcnicQueue {
                 })
             },
         );
-        let sent = self.pair.tx_mixed(packets, &mut self.burst);
+        let sent = self.pair.tx_mixed(packets, &mut self.burst, ADOPT);
         self.stats.tx_bytes += bufs.iter().take(sent).map(|buf| u64::from(buf.len())).sum::<u64>();
         self.stats.tx_packets += sent as u64;
         if sent < bufs.len() { self.stopped_mixed(bufs, data, sent) } else { Ok(sent) }

@@ -1,49 +1,40 @@
 //! `struct ccnic_pool`: allocates and frees the buffers of an attachment without a queue.
 
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 
 use ccnic::host;
 use ccnic::{Burst, Desc};
 use ccnic_shm::NativeMemory;
 
-use crate::abi::{CcnicBuf, hand_out};
-use crate::errno::{BAD_BUFFER, CLOSED, Failure};
-use crate::handle::{OpenState, Reopen};
+use crate::abi::{ADOPT, CcnicBuf, hand_out};
+use crate::errno::{BAD_BUFFER, Failure};
+use crate::handle::handles;
+use crate::held::{Fate, Held};
 
-/// `struct ccnic_pool`. One thread uses it at a time, as with a queue; its memory stays until the attachment is closed.
+/// `struct ccnic_pool`. One thread uses it at a time, as with a queue; it stays until the attachment is closed.
 #[derive(Debug)]
 pub struct CcnicPool {
-    state: OpenState,
     pub(crate) pool: host::Pool<NativeMemory>,
     burst: Burst,
+    /// In the debug mode.
+    held: Option<Arc<Held>>,
 }
 
-impl Reopen for CcnicPool {
-    fn state(&mut self) -> &mut OpenState {
-        &mut self.state
-    }
-}
+handles!(CcnicPool);
 
 impl CcnicPool {
-    pub(crate) fn new(pool: host::Pool<NativeMemory>) -> CcnicPool {
-        CcnicPool { state: OpenState::new(), pool, burst: Burst::new() }
-    }
-
-    fn check_open(&self) -> Result<(), Failure> {
-        if self.state.is_open() { Ok(()) } else { Err(CLOSED) }
+    pub(crate) fn new(pool: host::Pool<NativeMemory>, held: Option<Arc<Held>>) -> CcnicPool {
+        CcnicPool { pool, burst: Burst::new(), held }
     }
 
     /// Frees the buffers of the magazine. The pool can be opened again.
-    pub(crate) fn close(&mut self) -> Result<(), Failure> {
-        self.check_open()?;
+    pub(crate) fn close(&mut self) {
         self.pool.retire();
-        self.state.set(false);
-        Ok(())
     }
 
     /// Allocates large buffers, as many as `out` has entries.
-    pub(crate) fn alloc(&mut self, out: &mut [MaybeUninit<CcnicBuf>]) -> Result<usize, Failure> {
-        self.check_open()?;
+    pub(crate) fn alloc(&mut self, out: &mut [MaybeUninit<CcnicBuf>]) -> usize {
         let mut done = 0;
         for out in out.chunks_mut(Burst::CAPACITY) {
             let got = self.pool.alloc(out.len(), &mut self.burst);
@@ -52,15 +43,20 @@ impl CcnicPool {
                 break;
             }
         }
-        Ok(done)
+        if let Some(held) = &self.held {
+            held.take_written(out, done);
+        }
+        done
     }
 
     /// Frees all buffers. Handles that name no buffer are skipped; they are an error.
     pub(crate) fn free(&mut self, mut bufs: &[CcnicBuf]) -> Result<usize, Failure> {
-        self.check_open()?;
+        if let Some(held) = &self.held {
+            held.give("ccnic_pool_free", Fate::Freed, bufs)?;
+        }
         let mut bad = false;
         while !bufs.is_empty() {
-            let n = self.pool.free(bufs.iter().map(|buf| Desc::from(*buf)), &mut self.burst);
+            let n = self.pool.free(bufs.iter().map(|buf| Desc::from(*buf)), &mut self.burst, ADOPT);
             // A bad handle ends the burst before it, so it is the first one of the next burst.
             bad |= n == 0;
             bufs = bufs.get(n.max(1)..).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
 use ccnic::host::Reserved;
 use ccnic::layout::{LARGE_BUF, SMALL_BUF};
@@ -11,9 +12,10 @@ use rustix::io::Errno;
 
 use super::packets::{length_bound, whole_packets};
 use super::parked::{Parked, RECEIVE};
-use crate::abi::{CcnicBuf, CcnicStats, CcnicView, hand_out};
-use crate::errno::{BAD_BUFFER, CLOSED, Failure, TOO_FEW_ENTRIES, TOO_LONG};
-use crate::handle::{OpenState, Reopen};
+use crate::abi::{ADOPT, CcnicBuf, CcnicStats, CcnicView, hand_out};
+use crate::errno::{BAD_BUFFER, Failure, TOO_FEW_ENTRIES, TOO_LONG};
+use crate::handle::handles;
+use crate::held::{Fate, Held};
 
 pub(super) const TX_NOT_SMALL: Failure = Failure::new(
     Errno::MSGSIZE,
@@ -31,57 +33,54 @@ pub(super) const NO_BUFFER: Failure =
 pub struct CcnicQueue {
     /// First: the inline functions of `ccnic.h` read it here.
     pub(super) view: CcnicView,
-    state: OpenState,
     pub(super) mtu: u16,
     pub(crate) pair: QueuePair,
     pub(super) burst: Burst,
     pub(super) reserved: Reserved,
     pub(super) stats: CcnicStats,
     parked: Parked,
+    /// In the debug mode.
+    pub(super) held: Option<Arc<Held>>,
 }
 
-impl Reopen for CcnicQueue {
-    fn state(&mut self) -> &mut OpenState {
-        &mut self.state
-    }
-}
+handles!(CcnicQueue);
 
 impl CcnicQueue {
-    pub(crate) fn new(view: CcnicView, mtu: u16, pair: QueuePair) -> CcnicQueue {
+    pub(crate) fn new(view: CcnicView, mtu: u16, pair: QueuePair, held: Option<Arc<Held>>) -> CcnicQueue {
         CcnicQueue {
             view,
-            state: OpenState::new(),
             mtu,
             pair,
             burst: Burst::new(),
             reserved: Reserved::default(),
             stats: CcnicStats::default(),
             parked: Parked::new(),
+            held,
         }
     }
 
-    #[inline(always)]
-    pub(super) fn check_open(&self) -> Result<(), Failure> {
-        if self.state.is_open() { Ok(()) } else { Err(CLOSED) }
-    }
-
     /// Frees the parked packets, what is reserved and the buffers of the magazine. The queue can be opened again.
-    pub(crate) fn close(&mut self) -> Result<(), Failure> {
-        self.check_open()?;
+    pub(crate) fn close(&mut self) {
         let bufs = self.parked.bufs().iter().map(|buf| Desc::from(*buf));
-        self.pair.free_descs(bufs, &mut self.burst);
+        self.pair.free_descs(bufs, &mut self.burst, ADOPT);
         self.parked.clear();
         self.cancel();
         self.pair.disarm();
         self.pair.retire();
-        self.state.set(false);
-        Ok(())
     }
 
     /// Allocates as many whole packets of `len` bytes as `out` has entries for; returns the number of buffers.
     #[inline(always)]
     pub(crate) fn alloc(&mut self, len: u16, out: &mut [MaybeUninit<CcnicBuf>]) -> Result<usize, Failure> {
-        self.check_open()?;
+        let n = self.alloc_out(len, out)?;
+        if let Some(held) = &self.held {
+            held.take_written(out, n);
+        }
+        Ok(n)
+    }
+
+    #[inline(always)]
+    fn alloc_out(&mut self, len: u16, out: &mut [MaybeUninit<CcnicBuf>]) -> Result<usize, Failure> {
         if len > self.mtu {
             return Err(TOO_LONG);
         }
@@ -121,10 +120,12 @@ impl CcnicQueue {
     /// Frees all buffers. Handles that name no buffer are skipped; they are an error.
     #[inline(always)]
     pub(crate) fn free(&mut self, mut bufs: &[CcnicBuf]) -> Result<usize, Failure> {
-        self.check_open()?;
+        if let Some(held) = &self.held {
+            held.give("ccnic_buf_free", Fate::Freed, bufs)?;
+        }
         let mut bad = 0;
         while !bufs.is_empty() {
-            let n = self.pair.free_descs(bufs.iter().map(|buf| Desc::from(*buf)), &mut self.burst);
+            let n = self.pair.free_descs(bufs.iter().map(|buf| Desc::from(*buf)), &mut self.burst, ADOPT);
             // A bad handle ends the burst before it, so it is the first one of the next burst.
             let skip = usize::from(n == 0);
             bad += skip as u64;
@@ -141,7 +142,18 @@ impl CcnicQueue {
     /// sent ends the burst; if it is the first one, it is an error.
     #[inline(always)]
     pub(crate) fn transmit(&mut self, bufs: &[CcnicBuf]) -> Result<usize, Failure> {
-        self.check_open()?;
+        if let Some(held) = &self.held {
+            held.give("ccnic_tx_burst", Fate::Sent, bufs)?;
+        }
+        let sent = self.transmit_given(bufs);
+        if let Some(held) = &self.held {
+            held.take_back(bufs, &sent);
+        }
+        sent
+    }
+
+    #[inline(always)]
+    fn transmit_given(&mut self, bufs: &[CcnicBuf]) -> Result<usize, Failure> {
         let mut done = 0;
         while let Some(rest) = bufs.get(done..).filter(|rest| !rest.is_empty()) {
             let last = rest.len() <= Burst::CAPACITY;
@@ -156,7 +168,7 @@ impl CcnicQueue {
                 (whole, why) = whole_packets(rest, self.mtu, last);
             }
             let descs = rest.iter().take(whole).map(|buf| Desc::from(*buf));
-            let (adopted, sent) = self.pair.tx_descs(descs, &mut self.burst);
+            let (adopted, sent) = self.pair.tx_descs(descs, &mut self.burst, ADOPT);
             let (mut bytes, mut ends) = (0, 0);
             for buf in rest.iter().take(sent) {
                 bytes += u64::from(buf.len());
@@ -208,9 +220,17 @@ impl CcnicQueue {
     /// packet that has more buffers than `out` has entries is dropped, so that it does not block the queue.
     #[inline(always)]
     pub(crate) fn receive(&mut self, out: &mut [MaybeUninit<CcnicBuf>]) -> Result<usize, Failure> {
-        self.check_open()?;
+        let n = self.receive_out(out);
+        if let Some(held) = &self.held {
+            held.take_written(out, n);
+        }
+        Ok(n)
+    }
+
+    #[inline(always)]
+    fn receive_out(&mut self, out: &mut [MaybeUninit<CcnicBuf>]) -> usize {
         if !self.parked.is_empty() {
-            return Ok(self.unpark(out));
+            return self.unpark(out);
         }
         let mut done = 0;
         for out in out.chunks_mut(RECEIVE) {
@@ -218,7 +238,7 @@ impl CcnicQueue {
             if got > out.len() {
                 // One packet of more buffers than are left of `out`.
                 self.parked.fill(&mut self.burst);
-                return Ok(if done > 0 { done } else { self.unpark(out) });
+                return if done > 0 { done } else { self.unpark(out) };
             }
             let (mut bytes, mut ends) = (0u64, 0u64);
             for buf in self.burst.as_slice() {
@@ -232,7 +252,7 @@ impl CcnicQueue {
                 break;
             }
         }
-        Ok(done)
+        done
     }
 
     /// The longest packet that takes one small buffer.
@@ -250,7 +270,6 @@ impl CcnicQueue {
         lens: &[u16],
         packet: impl Fn(*const u8, u16) -> &'a [u8],
     ) -> Result<usize, Failure> {
-        self.check_open()?;
         let mut done = 0;
         while let Some(rest) = lens.get(done..).filter(|rest| !rest.is_empty()) {
             let all = rest.get(..Burst::CAPACITY).unwrap_or(rest);
@@ -321,7 +340,6 @@ impl CcnicQueue {
         max: usize,
         mut read: impl FnMut(usize, &[u8], u64),
     ) -> Result<usize, Failure> {
-        self.check_open()?;
         let mut total = 0;
         let n = if self.parked.is_empty() {
             self.pair.rx_small(
@@ -354,7 +372,7 @@ impl CcnicQueue {
     ) -> Result<usize, ccnic::host::NotSmall> {
         let n = self.parked.small_packets(max);
         let bufs = self.parked.bufs().iter().take(n);
-        self.pair.read_descs(bufs.map(|buf| Desc::from(*buf)), &mut self.burst, read);
+        self.pair.read_descs(bufs.map(|buf| Desc::from(*buf)), &mut self.burst, ADOPT, read);
         self.parked.remove(n);
         if n > 0 || max == 0 { Ok(n) } else { Err(ccnic::host::NotSmall) }
     }
@@ -366,7 +384,7 @@ impl CcnicQueue {
         while !out.is_empty() && self.parked.first_packet().len() > out.len() {
             let bufs = self.parked.first_packet();
             let n = bufs.len();
-            self.pair.free_descs(bufs.iter().map(|buf| Desc::from(*buf)), &mut self.burst);
+            self.pair.free_descs(bufs.iter().map(|buf| Desc::from(*buf)), &mut self.burst, ADOPT);
             self.parked.remove(n);
             self.stats.rx_too_few_entries += 1;
         }
@@ -381,75 +399,64 @@ impl CcnicQueue {
     }
 
     /// Parks a burst of received packets unless some are parked; returns the number of parked buffers.
-    pub(crate) fn park(&mut self) -> Result<usize, Failure> {
-        self.check_open()?;
+    pub(crate) fn park(&mut self) -> usize {
         if self.parked.is_empty() {
             self.pair.rx_burst(&mut self.burst, RECEIVE);
             self.parked.fill(&mut self.burst);
         }
-        Ok(self.parked.bufs().len())
+        self.parked.bufs().len()
     }
 
     /// The descriptor that becomes readable when the NIC notifies this queue.
     pub(crate) fn rx_fd(&self) -> Result<i32, Failure> {
-        self.check_open()?;
         Ok(self.pair.fd()?.as_raw_fd())
     }
 
     /// Requests a notification, unless buffers can be received now: then returns how many.
     pub(crate) fn arm(&mut self) -> Result<usize, Failure> {
-        self.check_open()?;
         if self.parked.is_empty() && self.pair.arm()? {
             return Ok(0);
         }
         // At least one: a packet may have come after `arm` saw it and before it is counted here.
-        Ok(self.rx_ready()?.max(1))
+        Ok(self.rx_ready().max(1))
     }
 
     /// Withdraws the request.
-    pub(crate) fn disarm(&mut self) -> Result<usize, Failure> {
-        self.check_open()?;
+    pub(crate) fn disarm(&mut self) {
         self.pair.disarm();
-        Ok(0)
     }
 
     /// Makes the descriptor readable, as the NIC does.
-    pub(crate) fn notify(&self) -> Result<usize, Failure> {
-        self.check_open()?;
-        self.pair.waiter().wake()?;
-        Ok(0)
+    pub(crate) fn notify(&self) -> Result<(), Failure> {
+        Ok(self.pair.waiter().wake()?)
     }
 
     /// Buffers that can be received now.
-    pub(crate) fn rx_ready(&self) -> Result<usize, Failure> {
-        self.check_open()?;
-        Ok(self.parked.bufs().len() + self.pair.rx_ready())
+    pub(crate) fn rx_ready(&self) -> usize {
+        self.parked.bufs().len() + self.pair.rx_ready()
     }
 
     /// The address of the word that the NIC writes with the next packet, and what it holds; `None` when buffers can be received now.
-    pub(crate) fn monitor(&self) -> Result<Option<(*const u64, u64)>, Failure> {
-        self.check_open()?;
+    pub(crate) fn monitor(&self) -> Option<(*const u64, u64)> {
         let watched = self.pair.rx_watch().filter(|_| self.parked.is_empty());
-        Ok(watched.map(|(at, value)| (self.view.base.wrapping_add(at as usize).cast_const().cast(), value)))
+        watched.map(|(at, value)| (self.view.base.wrapping_add(at as usize).cast_const().cast(), value))
     }
 
     /// Buffers sent that the NIC has not taken yet.
-    pub(crate) fn tx_waiting(&self) -> Result<usize, Failure> {
-        self.check_open()?;
-        Ok(self.pair.tx_waiting())
+    pub(crate) fn tx_waiting(&self) -> usize {
+        self.pair.tx_waiting()
     }
 
-    pub(crate) fn stats(&self) -> Result<CcnicStats, Failure> {
-        self.check_open()?;
+    pub(crate) fn stats(&self) -> CcnicStats {
         let drops = self.pair.drops();
-        Ok(CcnicStats {
+        CcnicStats {
             rx_bad_descriptor: drops.bad_descriptor,
             rx_bad_chain: drops.bad_chain,
             rx_dropped: drops.rx_dropped,
             rx_too_long: drops.too_long,
             rx_no_buffer: drops.no_buffer,
             ..self.stats
-        })
+        }
     }
 }
 

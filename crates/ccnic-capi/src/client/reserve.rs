@@ -23,7 +23,6 @@ impl CcnicQueue {
     /// their addresses and returns their number.
     #[inline(always)]
     pub(crate) fn reserve(&mut self, len: u16, out: &mut [MaybeUninit<*mut u8>]) -> Result<usize, Failure> {
-        self.check_open()?;
         if u32::from(len) > LARGE_BUF || len > self.mtu || len == 0 {
             return Err(self.no_place(len));
         }
@@ -67,7 +66,6 @@ impl CcnicQueue {
         metas: Option<&[u64]>,
     ) -> Result<usize, Failure> {
         static NO_METAS: [u64; Burst::CAPACITY] = [0; Burst::CAPACITY];
-        self.check_open()?;
         if n > self.reserved.places() {
             return Err(NOT_RESERVED);
         }

@@ -19,7 +19,7 @@ pub(crate) fn wait(queue: &mut CcnicQueue, timeout: Option<Duration>) -> Result<
     let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let over = || end.is_some_and(|end| Instant::now() >= end);
     for poll in 0..POLLS {
-        let n = queue.park()?;
+        let n = queue.park();
         if n > 0 {
             return Ok(n);
         }
@@ -32,7 +32,7 @@ pub(crate) fn wait(queue: &mut CcnicQueue, timeout: Option<Duration>) -> Result<
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         let notified = queue.pair.wait(left);
         // Packets that the NIC delivered before it ended are still received. A broken NIC may notify without a packet.
-        let n = queue.park()?;
+        let n = queue.park();
         match notified {
             Ok(()) if n == 0 => {}
             Err(Error::Gone) if n == 0 => return Err(GONE),

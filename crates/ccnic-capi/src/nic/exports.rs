@@ -12,6 +12,7 @@ use super::program::CcnicProgram;
 use super::queue::{CcnicNicQueue, Readable};
 use crate::abi::{CcnicBuf, write_sized};
 use crate::errno::{Failure, NULL, burst, guard};
+use crate::handle::{Owned, exclusive, shared, shut};
 use crate::pointers::{input, output, path, status_name};
 
 const NONE_CAME: Failure = Failure::new(Errno::AGAIN, c"no program waits to be accepted");
@@ -38,7 +39,7 @@ pub unsafe extern "C" fn ccnic_nic_listen(
         // SAFETY: the caller's string, not null.
         let nic = given.nic_options().name(name).listen(unsafe { path(socket) })?;
         // SAFETY: not null, the caller's memory for a pointer.
-        unsafe { out.write(Box::into_raw(Box::new(nic))) };
+        unsafe { out.write(Owned::new(nic).into_handle()) };
         Ok(0)
     })
 }
@@ -48,12 +49,12 @@ pub unsafe extern "C" fn ccnic_nic_listen(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_nic_close(nic: *mut CcnicNic) -> c_int {
     guard(|| {
-        // SAFETY: null or a NIC that has not been closed.
-        if unsafe { nic.as_ref() }.ok_or(NULL)?.has_programs() {
+        // SAFETY: null or a NIC, open or closed.
+        if unsafe { shared(nic)? }.has_programs() {
             return Err(Failure::new(Errno::BUSY, c"programs are attached; release them first"));
         }
-        // SAFETY: made by `ccnic_nic_listen` from a box; the caller no longer uses it.
-        drop(unsafe { Box::from_raw(nic) });
+        // SAFETY: as above; the caller no longer uses it.
+        drop(unsafe { Owned::take(nic)? });
         Ok(0)
     })
 }
@@ -63,8 +64,8 @@ pub unsafe extern "C" fn ccnic_nic_close(nic: *mut CcnicNic) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_nic_poll(nic: *mut CcnicNic, timeout_ns: i64) -> c_int {
     guard(|| {
-        // SAFETY: null or an open NIC.
-        let nic = unsafe { nic.as_ref() }.ok_or(NULL)?;
+        // SAFETY: null or a NIC, open or closed.
+        let nic = unsafe { shared(nic)? };
         let waiting = nic.poll(u64::try_from(timeout_ns).ok().map(Duration::from_nanos))?;
         Ok(c_int::try_from(waiting).unwrap_or(c_int::MAX))
     })
@@ -75,14 +76,14 @@ pub unsafe extern "C" fn ccnic_nic_poll(nic: *mut CcnicNic, timeout_ns: i64) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_nic_accept(nic: *mut CcnicNic, out: *mut *mut CcnicProgram) -> c_int {
     guard(|| {
-        // SAFETY: null or an open NIC.
-        let nic = unsafe { nic.as_ref() }.ok_or(NULL)?;
+        // SAFETY: null or a NIC, open or closed.
+        let nic = unsafe { shared(nic)? };
         if out.is_null() {
             return Err(NULL);
         }
-        let program = Box::new(CcnicProgram::new(nic.accept().ok_or(NONE_CAME)?));
+        let program = Owned::new(CcnicProgram::new(nic.accept().ok_or(NONE_CAME)?));
         // SAFETY: not null, the caller's memory for a pointer.
-        unsafe { out.write(Box::into_raw(program)) };
+        unsafe { out.write(program.into_handle()) };
         Ok(0)
     })
 }
@@ -96,8 +97,8 @@ pub unsafe extern "C" fn ccnic_program_info(
     size: usize,
 ) -> c_int {
     guard(|| {
-        // SAFETY: null or a program that has not been released.
-        let info = unsafe { program.as_ref() }.ok_or(NULL)?.info();
+        // SAFETY: null or a program, released or not.
+        let info = unsafe { shared(program)? }.info();
         if out.is_null() {
             return Err(NULL);
         }
@@ -111,8 +112,8 @@ pub unsafe extern "C" fn ccnic_program_info(
 /// As `ccnic_nic.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_program_link_state(program: *const CcnicProgram) -> c_int {
-    // SAFETY: null or a program that has not been released.
-    guard(|| Ok(c_int::from(unsafe { program.as_ref() }.ok_or(NULL)?.program.alive())))
+    // SAFETY: null or a program, released or not.
+    guard(|| Ok(c_int::from(unsafe { shared(program)? }.program.alive())))
 }
 
 /// # Safety
@@ -120,12 +121,12 @@ pub unsafe extern "C" fn ccnic_program_link_state(program: *const CcnicProgram) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_program_release(program: *mut CcnicProgram) -> c_int {
     guard(|| {
-        // SAFETY: null or a program that has not been released.
-        if unsafe { program.as_ref() }.ok_or(NULL)?.busy() {
+        // SAFETY: null or a program, released or not.
+        if unsafe { shared(program)? }.busy() {
             return Err(Failure::new(Errno::BUSY, c"the program has open queues; close them first"));
         }
-        // SAFETY: made by `ccnic_nic_accept` from a box; the caller no longer uses it, and no thread uses its queues.
-        drop(unsafe { Box::from_raw(program) });
+        // SAFETY: as above; the caller no longer uses it, and no thread uses its queues.
+        drop(unsafe { Owned::take(program)? });
         Ok(0)
     })
 }
@@ -139,8 +140,8 @@ pub unsafe extern "C" fn ccnic_nic_queue_open(
     out: *mut *mut CcnicNicQueue,
 ) -> c_int {
     guard(|| {
-        // SAFETY: null or a program that has not been released.
-        let program = unsafe { program.as_ref() }.ok_or(NULL)?;
+        // SAFETY: null or a program, released or not.
+        let program = unsafe { shared(program)? };
         if out.is_null() {
             return Err(NULL);
         }
@@ -156,8 +157,8 @@ pub unsafe extern "C" fn ccnic_nic_queue_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_nic_queue_close(queue: *mut CcnicNicQueue) -> c_int {
     guard(|| {
-        // SAFETY: null or a queue of a program that has not been released, that no other thread uses.
-        unsafe { queue.as_mut() }.ok_or(NULL)?.close()?;
+        // SAFETY: null or a queue, open or closed, that no other thread uses.
+        unsafe { shut(queue, CcnicNicQueue::close)? };
         Ok(0)
     })
 }
@@ -171,8 +172,8 @@ pub unsafe extern "C" fn ccnic_nic_queue_stats(
     size: usize,
 ) -> c_int {
     guard(|| {
-        // SAFETY: null or a queue of a program that has not been released, that no other thread uses.
-        let stats = unsafe { queue.as_ref() }.ok_or(NULL)?.stats()?;
+        // SAFETY: null or a queue, open or closed, that no other thread uses.
+        let stats = unsafe { shared(queue)? }.stats();
         if out.is_null() {
             return Err(NULL);
         }
@@ -186,16 +187,16 @@ pub unsafe extern "C" fn ccnic_nic_queue_stats(
 /// As `ccnic_nic.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_nic_rx_fd(queue: *mut CcnicNicQueue) -> c_int {
-    // SAFETY: null or a queue of a program that has not been released, that no other thread uses.
-    guard(|| unsafe { queue.as_mut() }.ok_or(NULL)?.fd())
+    // SAFETY: null or a queue, open or closed, that no other thread uses.
+    guard(|| unsafe { exclusive(queue)? }.fd())
 }
 
 /// # Safety
 /// As `ccnic_nic.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_nic_rx_arm(queue: *mut CcnicNicQueue) -> c_int {
-    // SAFETY: null or a queue of a program that has not been released, that no other thread uses.
-    guard(|| Ok(unsafe { queue.as_mut() }.ok_or(NULL)?.arm()?.into()))
+    // SAFETY: null or a queue, open or closed, that no other thread uses.
+    guard(|| Ok(unsafe { exclusive(queue)? }.arm()?.into()))
 }
 
 /// # Safety
@@ -203,8 +204,8 @@ pub unsafe extern "C" fn ccnic_nic_rx_arm(queue: *mut CcnicNicQueue) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_nic_rx_disarm(queue: *mut CcnicNicQueue) -> c_int {
     guard(|| {
-        // SAFETY: null or a queue of a program that has not been released, that no other thread uses.
-        unsafe { queue.as_mut() }.ok_or(NULL)?.disarm()?;
+        // SAFETY: null or a queue, open or closed, that no other thread uses.
+        unsafe { exclusive(queue)? }.disarm();
         Ok(0)
     })
 }
@@ -301,8 +302,8 @@ pub unsafe extern "C" fn ccnic_nic_steer(
         if n > 0 && (packets.is_null() || to.is_null()) {
             return Err(NULL);
         }
-        // SAFETY: null or a queue of a program that has not been released, that no other thread uses.
-        let queue = unsafe { queue.as_mut() }.ok_or(NULL)?;
+        // SAFETY: null or a queue, open or closed, that no other thread uses.
+        let queue = unsafe { exclusive(queue)? };
         let (mut packets_of, mut to_of): (&mut [_], &mut [_]) = (&mut [], &mut []);
         if n > 0 {
             // SAFETY: not null, `n` entries each (the contract of the header), of which any bytes are valid.
@@ -320,8 +321,11 @@ pub unsafe extern "C" fn ccnic_nic_steer(
 /// As `ccnic_nic.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_nic_missed(queue: *mut CcnicNicQueue, packets: u32) -> c_int {
-    // SAFETY: null or a queue of a program that has not been released, that no other thread uses.
-    burst(|| unsafe { queue.as_mut() }.ok_or(NULL)?.missed(packets.into()))
+    burst(|| {
+        // SAFETY: null or a queue, open or closed, that no other thread uses.
+        unsafe { exclusive(queue)? }.missed(packets.into());
+        Ok(0)
+    })
 }
 
 /// # Safety

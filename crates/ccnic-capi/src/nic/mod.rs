@@ -8,3 +8,5 @@ mod queue;
 pub use ccnic_nic::Nic as CcnicNic;
 pub use program::CcnicProgram;
 pub use queue::CcnicNicQueue;
+
+crate::handle::handles!(CcnicNic);

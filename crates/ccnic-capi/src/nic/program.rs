@@ -1,7 +1,7 @@
 //! `struct ccnic_program`: an attached program, and its queues as C knows them.
 
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ccnic_nic::{Error, Program};
 
@@ -9,19 +9,25 @@ use super::abi::CcnicProgramInfo;
 use super::queue::CcnicNicQueue;
 use crate::abi::{CcnicView, HOST_MANAGED};
 use crate::errno::Failure;
-use crate::handle::Owned;
+use crate::handle::{Owned, handles};
+use crate::held::Held;
 
 /// `struct ccnic_program`. Any thread may call; calls that open queues take the lock, none is a burst.
 #[derive(Debug)]
 pub struct CcnicProgram {
     queues: Mutex<Vec<Option<Owned<CcnicNicQueue>>>>,
     pub(crate) program: Program,
+    /// In the debug mode.
+    held: Option<Arc<Held>>,
 }
+
+handles!(CcnicProgram);
 
 impl CcnicProgram {
     pub(crate) fn new(program: Program) -> CcnicProgram {
         let queues = Mutex::new((0..program.config().queues).map(|_| None).collect());
-        CcnicProgram { queues, program }
+        let held = Held::of_environment(CcnicView::new(program.region(), program.layout()));
+        CcnicProgram { queues, program, held }
     }
 
     fn queues(&self) -> MutexGuard<'_, Vec<Option<Owned<CcnicNicQueue>>>> {
@@ -43,7 +49,7 @@ impl CcnicProgram {
             _ => self.program.queue(index)?,
         };
         let view = CcnicView::new(self.program.region(), self.program.layout());
-        let queue = Owned::new(CcnicNicQueue::new(view, queue));
+        let queue = Owned::new(CcnicNicQueue::new(view, queue, self.held.clone()));
         let pointer = queue.as_ptr();
         if let Some(slot) = queues.get_mut(usize::from(index)) {
             *slot = Some(queue);

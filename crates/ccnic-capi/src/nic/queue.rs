@@ -2,29 +2,28 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
 use ccnic_nic::{Desc, Queue, START, Segment};
 
 use super::abi::{CcnicNicStats, CcnicSegment, SEGMENT_MORE};
 use crate::abi::{CcnicBuf, CcnicView};
-use crate::errno::{CLOSED, Failure};
-use crate::handle::{OpenState, Reopen};
+use crate::errno::Failure;
+use crate::handle::handles;
+use crate::held::{Fate, Held};
 
-/// `struct ccnic_nic_queue`. One thread uses it at a time; its memory stays until the program is released.
+/// `struct ccnic_nic_queue`. One thread uses it at a time; it stays until the program is released.
 #[derive(Debug)]
 #[repr(C)]
 pub struct CcnicNicQueue {
     /// First: the inline functions of `ccnic_nic.h` read it here.
     view: CcnicView,
-    state: OpenState,
     queue: Queue,
+    /// In the debug mode.
+    held: Option<Arc<Held>>,
 }
 
-impl Reopen for CcnicNicQueue {
-    fn state(&mut self) -> &mut OpenState {
-        &mut self.state
-    }
-}
+handles!(CcnicNicQueue);
 
 /// Segments whose bytes can be read.
 #[derive(Debug)]
@@ -72,37 +71,40 @@ fn hand_out(out: &mut [MaybeUninit<CcnicBuf>], at: usize, descs: &[Desc]) {
 }
 
 impl CcnicNicQueue {
-    pub(crate) fn new(view: CcnicView, queue: Queue) -> CcnicNicQueue {
-        CcnicNicQueue { view, state: OpenState::new(), queue }
-    }
-
-    #[inline(always)]
-    fn open(&mut self) -> Result<&mut Queue, Failure> {
-        if self.state.is_open() { Ok(&mut self.queue) } else { Err(CLOSED) }
+    pub(crate) fn new(view: CcnicView, queue: Queue, held: Option<Arc<Held>>) -> CcnicNicQueue {
+        CcnicNicQueue { view, queue, held }
     }
 
     /// Drops packets that were fetched and not received, and frees the buffers of the NIC's magazine.
-    pub(crate) fn close(&mut self) -> Result<(), Failure> {
-        self.open()?.retire();
-        self.state.set(false);
-        Ok(())
+    pub(crate) fn close(&mut self) {
+        self.queue.retire();
     }
 
     /// Receives as many whole packets of the program as there are and as `out` has entries for; returns the number of buffers.
     #[inline(always)]
     pub(crate) fn receive(&mut self, out: &mut [MaybeUninit<CcnicBuf>]) -> Result<usize, Failure> {
-        let queue = self.open()?;
-        Ok(queue.rx_burst_with(
+        let n = self.queue.rx_burst_with(
             out.len(),
             #[inline(always)]
             |at, descs| hand_out(out, at, descs),
-        ))
+        );
+        if let Some(held) = &self.held {
+            held.take_written(out, n);
+        }
+        Ok(n)
     }
 
     /// Sends packets in the program's own buffers.
     #[inline(always)]
     pub(crate) fn transmit(&mut self, bufs: &[CcnicBuf]) -> Result<usize, Failure> {
-        Ok(self.open()?.tx_burst(bufs)?)
+        if let Some(held) = &self.held {
+            held.give("ccnic_nic_tx_burst", Fate::Sent, bufs)?;
+        }
+        let sent = self.queue.tx_burst(bufs).map_err(Failure::from);
+        if let Some(held) = &self.held {
+            held.take_back(bufs, &sent);
+        }
+        sent
     }
 
     /// Receives packets of one buffer as copies.
@@ -113,13 +115,13 @@ impl CcnicNicQueue {
         longest: u16,
         room: impl FnMut(usize, Desc) -> &'a mut [u8],
     ) -> Result<usize, Failure> {
-        Ok(self.open()?.rx_copy(max, longest, room)?)
+        Ok(self.queue.rx_copy(max, longest, room)?)
     }
 
     /// Copies as many whole packets to the program as there is room for; returns the number of their segments.
     #[inline(always)]
     pub(super) fn copy(&mut self, segments: &[Readable]) -> Result<usize, Failure> {
-        Ok(self.open()?.tx_copy(segments)?)
+        Ok(self.queue.tx_copy(segments)?)
     }
 
     /// By the program's RSS: the queue of each packet, of which these are the first segments, and the metadata that it is received with.
@@ -133,7 +135,7 @@ impl CcnicNicQueue {
         packets: &mut [CcnicSegment],
         to: &mut [u16],
     ) -> Result<bool, Failure> {
-        let Some(spreader) = self.open()?.spreader() else { return Ok(false) };
+        let Some(spreader) = self.queue.spreader() else { return Ok(false) };
         for (packet, to) in packets.iter_mut().zip(to) {
             let len = if packet.data.is_null() { 0 } else { START.min(packet.len as usize) };
             let start = if len == 0 {
@@ -150,48 +152,52 @@ impl CcnicNicQueue {
     }
 
     /// Counts packets that were for this queue and were dropped because it had no room.
-    pub(crate) fn missed(&mut self, packets: u64) -> Result<usize, Failure> {
-        self.open()?.missed(packets);
-        Ok(0)
+    pub(crate) fn missed(&mut self, packets: u64) {
+        self.queue.missed(packets);
     }
 
     /// What becomes readable when the program wakes the NIC.
     pub(crate) fn fd(&mut self) -> Result<i32, Failure> {
-        Ok(self.open()?.fd()?.as_raw_fd())
+        Ok(self.queue.fd()?.as_raw_fd())
     }
 
     /// Asks the program to wake the NIC with its next packet. True when there is something to do now.
     pub(crate) fn arm(&mut self) -> Result<bool, Failure> {
-        Ok(!self.open()?.arm()?)
+        Ok(!self.queue.arm()?)
     }
 
     /// Withdraws the request.
-    pub(crate) fn disarm(&mut self) -> Result<(), Failure> {
-        self.open()?.disarm();
-        Ok(())
+    pub(crate) fn disarm(&mut self) {
+        self.queue.disarm();
     }
 
     /// Allocates as many whole packets of `len` bytes as `out` has entries for; returns the number of buffers.
     #[inline(always)]
     pub(crate) fn alloc(&mut self, len: u16, out: &mut [MaybeUninit<CcnicBuf>]) -> Result<usize, Failure> {
-        let queue = self.open()?;
-        Ok(queue.alloc_with(
+        let n = self.queue.alloc_with(
             len,
             out.len(),
             #[inline(always)]
             |at, descs| hand_out(out, at, descs),
-        )?)
+        )?;
+        if let Some(held) = &self.held {
+            held.take_written(out, n);
+        }
+        Ok(n)
     }
 
     /// Frees all buffers. Handles that name no buffer are skipped; they are an error.
     #[inline(always)]
     pub(crate) fn free(&mut self, bufs: &[CcnicBuf]) -> Result<usize, Failure> {
-        self.open()?.free(bufs)?;
+        if let Some(held) = &self.held {
+            held.give("ccnic_nic_buf_free", Fate::Freed, bufs)?;
+        }
+        self.queue.free(bufs)?;
         Ok(0)
     }
 
-    pub(crate) fn stats(&self) -> Result<CcnicNicStats, Failure> {
-        if self.state.is_open() { Ok(self.queue.stats()) } else { Err(CLOSED) }
+    pub(crate) fn stats(&self) -> CcnicNicStats {
+        self.queue.stats()
     }
 }
 

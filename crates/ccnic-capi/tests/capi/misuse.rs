@@ -35,6 +35,33 @@ fn wrong_arguments_are_errors_in_every_design() {
 }
 
 #[test]
+fn a_closed_handle_of_any_kind_is_noticed_in_every_call() {
+    let _alone = alone();
+    for how in ALL {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(mut command) = program("tests/c/stale.c", how, directory.path()) else { continue };
+        let nic = Nic::start(directory.path());
+        let sockets =
+            [nic.socket.clone(), directory.path().join("call.sock"), directory.path().join("c.sock")];
+        let output = run(command.args(sockets));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "all noticed\n", "{how:?}");
+    }
+}
+
+#[test]
+fn the_debug_mode_notices_buffers_that_are_handed_over_twice() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let Some(mut command) = program("tests/c/held.c", How::Shared, directory.path()) else { return };
+    let nic = Nic::start(directory.path());
+    let output = run(command.arg(&nic.socket).env("CCNIC_DEBUG", "1"));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "5 designs\n");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let first = "libccnic: ccnic_buf_free: entry 8, a small buffer at 0x";
+    assert!(told.starts_with(first) && told.lines().count() == 5, "the first of each attachment: {told}");
+}
+
+#[test]
 fn a_nic_in_c_serves_every_design_and_believes_nothing() {
     let _alone = alone();
     for how in ALL {

@@ -475,6 +475,8 @@ fn two_agents_share_the_ring_of_a_mempool() {
 struct Altered<S>(S, Option<u32>, Vec<u32>);
 
 impl<S: SharedMemory> SharedMemory for Altered<S> {
+    type Adopt = S::Adopt;
+
     fn load(&self, at: u32) -> u64 {
         self.0.load(at)
     }

@@ -29,6 +29,8 @@ fn count(hint: &Cell<u32>) {
 struct Counting(HeapMemory, Rc<Hints>);
 
 impl SharedMemory for Counting {
+    type Adopt = ();
+
     fn load(&self, at: u32) -> u64 {
         self.0.load(at)
     }

@@ -11,6 +11,7 @@ use ccnic::{Config, Layout};
 use ccnic_load::Load;
 use ccnic_shm::NativeMemory;
 use ccnic_sim::cni::pair::{QueueHost, QueueNic, Queues};
+use ccnic_testing::RegionMemory;
 use serde::Serialize;
 
 use super::calls::{self, StopOnDrop, Way, serve_ring};

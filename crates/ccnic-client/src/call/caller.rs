@@ -58,7 +58,7 @@ impl Caller {
         let tuning = tuning_of_environment()?;
         let layout = CallLayout::new(capacity)?;
         let region = Region::create(layout.size(), Pages::Small)?;
-        let mem = region.memory();
+        let mem = super::memory(&region);
         layout.store(&mem);
         // Before the server can sleep: its heavy barriers have to reach this process.
         take_part_in_barriers();

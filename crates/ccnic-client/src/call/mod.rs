@@ -44,6 +44,7 @@ use std::time::Duration;
 
 use ccnic::IdleMode;
 use ccnic::{SharedMemory, Tuning};
+use ccnic_shm::{NativeMemory, Region};
 
 /// The most bytes of a message unless the caller chooses others: a page, in its slot.
 const CAPACITY: u32 = 4096 - 8;
@@ -53,6 +54,14 @@ const POLLS: u32 = 2000;
 
 /// The longest sleep. Where the kernel has no membarrier a side may go to sleep while its message comes: it looks again after this.
 const NAP: Duration = Duration::from_millis(10);
+
+/// An end's access to the region of a channel.
+#[expect(unsafe_code, reason = "the types of this module keep the contract")]
+fn memory(region: &Region) -> NativeMemory {
+    // SAFETY: used with the `CallLayout` of this region only, which its maker has sized it for and the server has checked against its
+    // size. Messages are copied, never lent, and each end belongs to one thread.
+    unsafe { region.agent() }
+}
 
 /// Between two polls that find nothing.
 #[inline(always)]

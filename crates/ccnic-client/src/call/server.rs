@@ -14,7 +14,7 @@ use ccnic_shm::{NativeMemory, heavy_barrier, take_part_in_barriers};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, write};
 
-use super::{NAP, POLLS, relax};
+use super::{NAP, POLLS, memory, relax};
 use crate::error::Error;
 use crate::tuning::tuning_of_environment;
 
@@ -215,7 +215,7 @@ impl CallServer {
                 self.request.resize(most, 0);
                 self.answer.resize(most, 0);
             }
-            self.channels.push(Channel { protocol, mem: shared.region().memory(), shared, broken: false });
+            self.channels.push(Channel { protocol, mem: memory(shared.region()), shared, broken: false });
         }
         // What a caller has asked before it went is answered first: it may have been asked for its effect.
         self.channels.retain(|channel| !channel.shared.has_ended() || channel.ready());

@@ -154,7 +154,7 @@ fn each_side_learns_that_the_other_has_gone() {
 fn channel(socket: &Path) -> (Region, CallLayout, CallConnection) {
     let layout = CallLayout::new(1000).unwrap();
     let region = Region::create(layout.size(), Pages::Small).unwrap();
-    layout.store(&region.memory());
+    layout.store(&memory(&region));
     let connection = CallConnection::open(socket, &region).unwrap();
     (region, layout, connection)
 }
@@ -166,7 +166,7 @@ fn a_caller_that_writes_what_it_must_not_is_disconnected_and_disturbs_nobody() {
     let mut good = Caller::open(&socket).unwrap();
     for word in [1, u64::MAX, 1 << 32 | 1001, 2 << 32 | 8, 1 << 40 | 1 << 32 | 8] {
         let (region, layout, connection) = channel(&socket);
-        region.memory().store_release(layout.slots()[0], word);
+        memory(&region).store_release(layout.slots()[0], word);
         connection.wake();
         while !connection.has_ended() {
             exchange(&mut good, [9]);
@@ -176,7 +176,7 @@ fn a_caller_that_writes_what_it_must_not_is_disconnected_and_disturbs_nobody() {
     let (region, layout, connection) = channel(&socket);
     for i in 0..2000_u64 {
         let at = (i.wrapping_mul(0x9e37_79b9) as u32 % layout.size()) & !7;
-        region.memory().store(at, i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        memory(&region).store(at, i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         connection.wake();
     }
     exchange(&mut good, [0, 4000]);
@@ -192,10 +192,10 @@ fn what_is_no_channel_is_refused_with_a_reason() {
     };
     let region = Region::create(4096, Pages::Small).unwrap();
     assert!(refused(&region).contains("magic"));
-    CallLayout::new(8000).unwrap().store(&region.memory());
+    CallLayout::new(8000).unwrap().store(&memory(&region));
     assert!(refused(&region).contains("its geometry needs"));
     let large = Region::create(8 << 20, Pages::Small).unwrap();
-    CallLayout::new(8000).unwrap().store(&large.memory());
+    CallLayout::new(8000).unwrap().store(&memory(&large));
     assert!(refused(&large).contains("its channel needs"));
 }
 

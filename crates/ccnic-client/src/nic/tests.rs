@@ -3,6 +3,7 @@
 use super::*;
 use crate::test_nic::{PATIENCE, TestNic};
 use ccnic::{Burst, Demote, Design};
+use ccnic_shm::Adopt;
 
 fn open(socket: &Path, design: Design) -> Nic {
     let shared_pool = design != Design::Doorbell;
@@ -152,6 +153,12 @@ fn rss_is_kept_for_a_nic_that_can_do_it() {
     assert_eq!(nic.rss(), Some(&Rss::new(1)));
 }
 
+#[expect(unsafe_code, reason = "a promise")]
+fn adopt() -> Adopt {
+    // SAFETY: descriptors of `disown`, each handed over once.
+    unsafe { Adopt::promise() }
+}
+
 #[test]
 fn pools_count_for_recovery() {
     let directory = tempfile::tempdir().unwrap();
@@ -165,7 +172,24 @@ fn pools_count_for_recovery() {
     assert!(matches!(nic.reconnect([], []), Err(Error::PairsMissing { given: 1, brought: 0 })));
     assert_eq!(nic.reconnect([], [&mut pool]).unwrap(), 0, "the pool handle holds them");
     let held: Vec<_> = burst.disown().collect();
-    assert_eq!(pool.free(held.into_iter(), &mut burst), 50);
+    assert_eq!(pool.free(held.into_iter(), &mut burst, adopt()), 50);
+}
+
+/// Those of another one in their place: the buffers of its own would be taken for lost, and come to the program twice.
+#[test]
+fn reconnecting_takes_the_queue_pairs_of_this_nic_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nic.sock");
+    let first = TestNic::start(&socket, false);
+    let [mut nic, mut other] = [(); 2].map(|()| open(&socket, Design::GroupedEpoch));
+    let (mut pair, mut foreign) = (nic.queue_pair(0).unwrap(), other.queue_pair(0).unwrap());
+    let (mut pool, mut foreign_pool) = (nic.pool(), other.pool());
+    drop(first);
+    let _second = TestNic::start(&socket, false);
+    let missing = |result| matches!(result, Err(Error::PairsMissing { given: 2, brought: 2 }));
+    assert!(missing(nic.reconnect([&mut foreign], [&mut pool])));
+    assert!(missing(nic.reconnect([&mut pair], [&mut foreign_pool])));
+    assert_eq!(nic.reconnect([&mut pair], [&mut pool]).unwrap(), 0);
 }
 
 /// Sends a value, which is sent at once or copied, and waits until it is back.

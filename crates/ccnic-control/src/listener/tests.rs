@@ -10,6 +10,7 @@ use crate::messages::{CONFIG_MAX, ConfigPart, NAME_MAX, PortAdd, PortDel, PortSe
 use crate::rss::RssMessage;
 use ccnic::{Config, host::format};
 use ccnic_shm::Pages;
+use ccnic_testing::RegionMemory;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 

@@ -10,6 +10,7 @@ use ccnic::{Burst, Config, Desc, Layout, SharedMemory, testing};
 use ccnic_control::messages::QueueStatus;
 use ccnic_frame::Meta;
 use ccnic_shm::{NativeMemory, Pages, Region};
+use ccnic_testing::RegionMemory;
 use ccnicd::ports::program::ProgramPort;
 use ccnicd::ports::{Accepts, Losses, OutsidePort, Statistics};
 use ccnicd::switch::outside::SwitchedOutside;

@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::memory::RegionMemory;
 use ccnic::ring::GroupedEpoch;
 use ccnic::{Burst, Layout, SharedMemory, host};
 use ccnic_shm::Region;

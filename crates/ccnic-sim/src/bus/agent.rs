@@ -161,6 +161,8 @@ impl<'a> Agent<'a> {
 }
 
 impl SharedMemory for Agent<'_> {
+    type Adopt = ();
+
     fn load(&self, at: u32) -> u64 {
         self.touch(at, Access::Load);
         self.work(u64::from(self.copy > 0));

@@ -107,6 +107,8 @@ impl<'a> Agent<'a> {
 }
 
 impl SharedMemory for Agent<'_> {
+    type Adopt = ();
+
     fn load(&self, at: u32) -> u64 {
         self.touch(at, false);
         self.on(|machine| machine.ram.word(at))

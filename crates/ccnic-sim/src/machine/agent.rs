@@ -220,6 +220,8 @@ impl Agent<'_> {
 }
 
 impl SharedMemory for Agent<'_> {
+    type Adopt = ();
+
     #[inline]
     fn load(&self, at: u32) -> u64 {
         let at = self.base + at;

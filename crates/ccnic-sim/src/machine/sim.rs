@@ -123,6 +123,8 @@ impl std::fmt::Debug for Untimed<'_> {
 }
 
 impl SharedMemory for Untimed<'_> {
+    type Adopt = ();
+
     fn load(&self, at: u32) -> u64 {
         self.0.borrow().word(self.1 + at)
     }

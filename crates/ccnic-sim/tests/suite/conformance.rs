@@ -48,6 +48,8 @@ impl<'a> Thinking<'a> {
 }
 
 impl SharedMemory for Thinking<'_> {
+    type Adopt = ();
+
     fn load(&self, at: u32) -> u64 {
         self.think();
         self.agent.load(at)

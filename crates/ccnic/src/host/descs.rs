@@ -2,7 +2,8 @@
 //! descriptors.
 //!
 //! A descriptor does not say who holds its buffer. One that is used twice is not detected: it harms the
-//! program's own packets only.
+//! program's own packets, and has bytes lent twice. So these calls take a [`SharedMemory::Adopt`], by which
+//! the caller promises that it holds what it hands over.
 
 use crate::buf::{Buf, Burst, RegionTag};
 use crate::desc::Desc;
@@ -24,7 +25,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// let (mut burst, mut empty) = (Burst::new(), Burst::new());
     /// sides.host.alloc(64, 2, &mut burst);
     /// let descs: Vec<Desc> = burst.disown().collect(); // as a library in another language holds them
-    /// assert_eq!(sides.host.tx_descs(descs.into_iter(), &mut empty), (2, 2));
+    /// assert_eq!(sides.host.tx_descs(descs.into_iter(), &mut empty, ()), (2, 2));
     ///
     /// # while sides.poll() > 0 {}
     /// // The NIC returns them:
@@ -32,16 +33,21 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// while sides.host.rx_burst(&mut burst, 32) > 0 {
     ///     let descs: Vec<Desc> = burst.disown().collect();
     ///     let read = |_, bytes: &[u8], _| assert_eq!(bytes.len(), 64);
-    ///     received += sides.host.read_descs(descs.into_iter(), &mut empty, read);
+    ///     received += sides.host.read_descs(descs.into_iter(), &mut empty, (), read);
     /// }
     /// assert_eq!(received, 2);
     ///
     /// sides.host.alloc(64, 2, &mut burst);
     /// let descs: Vec<Desc> = burst.disown().collect();
-    /// assert_eq!(sides.host.free_descs(descs.into_iter(), &mut empty), 2);
+    /// assert_eq!(sides.host.free_descs(descs.into_iter(), &mut empty, ()), 2);
     /// ```
     #[inline(always)]
-    pub fn tx_descs(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> (usize, usize) {
+    pub fn tx_descs(
+        &mut self,
+        descs: impl Iterator<Item = Desc>,
+        burst: &mut Burst,
+        _: M::Adopt,
+    ) -> (usize, usize) {
         let valid = self.adopt(descs, burst);
         let sent = self.tx_burst(burst);
         burst.clear();
@@ -52,7 +58,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// stays so, is full; returns their number. Their lengths do not matter. Example:
     /// [`tx_descs`](QueuePair::tx_descs).
     #[inline(always)]
-    pub fn free_descs(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
+    pub fn free_descs(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst, _: M::Adopt) -> usize {
         let n = self.pool.contains(burst.take_up(descs, RegionTag::of(&self.mem)));
         burst.added(n);
         self.free(burst);
@@ -66,6 +72,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         &mut self,
         descs: impl Iterator<Item = Desc>,
         burst: &mut Burst,
+        _: M::Adopt,
         mut read: impl FnMut(usize, &[u8], u64),
     ) -> usize {
         let n = self.adopt(descs, burst);
@@ -87,7 +94,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// sides.host.alloc(64, 1, &mut burst);
     /// let held: Vec<Desc> = burst.disown().collect();
     /// assert!(sides.host.holds(held[0]) && !sides.host.holds(Desc::new(0, 64, 0)));
-    /// sides.host.free_descs(held.into_iter(), &mut burst);
+    /// sides.host.free_descs(held.into_iter(), &mut burst, ());
     /// ```
     #[inline(always)]
     pub fn holds(&self, desc: Desc) -> bool {
@@ -126,9 +133,9 @@ mod tests {
         sides.host.alloc(500, 8, &mut burst);
         let mut descs: Vec<_> = burst.disown().collect();
         descs[5] = Desc::new(sides.layout.pool().end, 1, 0);
-        assert_eq!(sides.host.tx_descs(descs.iter().copied(), &mut burst), (5, 5));
-        assert_eq!(sides.host.tx_descs(descs[5..].iter().copied(), &mut burst), (0, 0));
-        assert_eq!(sides.host.free_descs(descs[6..].iter().copied(), &mut burst), 2);
+        assert_eq!(sides.host.tx_descs(descs.iter().copied(), &mut burst, ()), (5, 5));
+        assert_eq!(sides.host.tx_descs(descs[5..].iter().copied(), &mut burst, ()), (0, 0));
+        assert_eq!(sides.host.free_descs(descs[6..].iter().copied(), &mut burst, ()), 2);
         assert!(burst.is_empty());
         assert_eq!((sides.poll(), sides.receive(32, |len, _| assert_eq!(len, 500))), (5, 5));
     }
@@ -141,10 +148,10 @@ mod tests {
         let at = burst.disown().next().unwrap().offset();
         let beyond = [Desc::new(at, 4097, 0), Desc::new(at & !(LARGE_BUF - 1) | 4095, 2, 0)];
         for desc in beyond {
-            assert_eq!(sides.host.tx_descs([desc].into_iter(), &mut burst), (0, 0));
-            assert_eq!(sides.host.read_descs([desc].into_iter(), &mut burst, |_, _, _| panic!()), 0);
+            assert_eq!(sides.host.tx_descs([desc].into_iter(), &mut burst, ()), (0, 0));
+            assert_eq!(sides.host.read_descs([desc].into_iter(), &mut burst, (), |_, _, _| panic!()), 0);
         }
-        assert_eq!(sides.host.free_descs(beyond[..1].iter().copied(), &mut burst), 1);
+        assert_eq!(sides.host.free_descs(beyond[..1].iter().copied(), &mut burst, ()), 1);
     }
 
     #[test]
@@ -160,7 +167,7 @@ mod tests {
         let mut seen = Vec::new();
         let n = sides
             .host
-            .read_descs(descs.into_iter(), &mut burst, |i, bytes, meta| seen.push((i, bytes[2], meta)));
+            .read_descs(descs.into_iter(), &mut burst, (), |i, bytes, meta| seen.push((i, bytes[2], meta)));
         assert_eq!((n, seen), (3, std::vec![(0, 0, 7), (1, 1, 8), (2, 2, 9)]));
     }
 }

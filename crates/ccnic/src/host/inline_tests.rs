@@ -135,7 +135,7 @@ fn a_queue_whose_spare_buffer_is_kept_by_a_pool_handle_makes_way() {
     fill_the_ring_behind_two_inline_packets(&mut sides);
     assert_eq!(sides.host.rx_burst(&mut burst, 1), 1, "in the spare one");
     let descs: Vec<_> = burst.disown().collect();
-    assert_eq!(handle.free(descs.into_iter(), &mut burst), 1);
+    assert_eq!(handle.free(descs.into_iter(), &mut burst, ()), 1);
     let mut received = 0;
     for _ in 0..9 {
         received += sides.receive(32, |_, _| ());

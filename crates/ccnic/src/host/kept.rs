@@ -55,6 +55,8 @@ pub struct KeptBuf {
     /// The number of the queue pair.
     queue: u16,
     small: bool,
+    /// Begins the buffer: of the parts of one, also of those without bytes, one does.
+    leads: bool,
     region: RegionTag,
 }
 
@@ -85,8 +87,8 @@ impl KeptBuf {
     /// Two that are sent and changed independently: the first `len` bytes, or all, and the rest. Example: [`KeptBuf`].
     pub fn split_at(self, len: u16) -> (KeptBuf, KeptBuf) {
         let len = len.min(self.len);
-        let rest =
-            KeptBuf { sent: self.sent.clone(), at: self.at + u32::from(len), len: self.len - len, ..self };
+        let (at, left) = (self.at + u32::from(len), self.len - len);
+        let rest = KeptBuf { sent: self.sent.clone(), at, len: left, leads: false, ..self };
         (KeptBuf { len, ..self }, rest)
     }
 
@@ -104,7 +106,7 @@ impl KeptBuf {
     }
 
     fn is_whole(&self) -> bool {
-        (self.at, self.len) == (self.first, self.all)
+        self.leads && self.len == self.all
     }
 }
 
@@ -159,6 +161,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             all: desc.len(),
             queue: self.number,
             small: desc.small(),
+            leads: true,
             region,
         }
     }

@@ -41,10 +41,15 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// sides.host.alloc(1500, 1, &mut burst);
     /// let large = burst.disown().next().map(Outgoing::Buffer);
     /// let packets = [Outgoing::Copy(b"short", 0)].into_iter().chain(large);
-    /// assert_eq!(sides.host.tx_mixed(packets, &mut burst), 2);
+    /// assert_eq!(sides.host.tx_mixed(packets, &mut burst, ()), 2);
     /// ```
     #[inline(always)]
-    pub fn tx_mixed<'a>(&mut self, packets: impl Iterator<Item = Outgoing<'a>>, burst: &mut Burst) -> usize {
+    pub fn tx_mixed<'a>(
+        &mut self,
+        packets: impl Iterator<Item = Outgoing<'a>>,
+        burst: &mut Burst,
+        _: M::Adopt,
+    ) -> usize {
         let pace = self.pace(packets.size_hint().0);
         self.begin_inline(pace);
         let most = self.inline_max(pace);
@@ -179,7 +184,12 @@ mod tests {
                 .map(|i| [64, 1500, 20, 129, 100, 65, 4096][(i * round + i) % 7])
                 .collect();
             let packets = packets(&mut sides, &lens, &bytes);
-            assert_eq!(sides.host.tx_mixed(packets.into_iter(), &mut burst), lens.len(), "{:?}", R::DESIGN);
+            assert_eq!(
+                sides.host.tx_mixed(packets.into_iter(), &mut burst, ()),
+                lens.len(),
+                "{:?}",
+                R::DESIGN
+            );
             let mut got = Vec::new();
             for _ in 0..99 {
                 sides.poll();
@@ -208,14 +218,14 @@ mod tests {
         let (bytes, mut burst) = ([7; 128], Burst::new());
         for _ in 0..rounds(100, 4) {
             let packets = packets(&mut sides, &[64, 100, 1500, 100, 64].repeat(20), &bytes);
-            let sent = sides.host.tx_mixed(packets.iter().copied(), &mut burst);
+            let sent = sides.host.tx_mixed(packets.iter().copied(), &mut burst, ());
             assert!((40..=64).contains(&sent) && burst.is_empty(), "{sent}");
             let left = packets[sent..].iter().filter_map(|packet| match packet {
                 Outgoing::Buffer(desc) => Some(*desc),
                 Outgoing::Copy(..) => None,
             });
             let left: Vec<_> = left.collect();
-            assert_eq!(sides.host.free_descs(left.iter().copied(), &mut burst), left.len());
+            assert_eq!(sides.host.free_descs(left.iter().copied(), &mut burst, ()), left.len());
             let mut received = 0;
             while received < sent {
                 sides.poll();
@@ -232,8 +242,8 @@ mod tests {
         let Outgoing::Buffer(desc) = good else { panic!() };
         for bad in [desc.with_len(0), desc.with_more(true), desc.with_len(5000), Desc::new(0, 64, 0)] {
             let packets = [Outgoing::Copy(&bytes, 0), Outgoing::Buffer(bad), good];
-            assert_eq!(sides.host.tx_mixed(packets.into_iter(), &mut burst), 1);
+            assert_eq!(sides.host.tx_mixed(packets.into_iter(), &mut burst, ()), 1);
         }
-        assert_eq!(sides.host.tx_mixed([good].into_iter(), &mut burst), 1);
+        assert_eq!(sides.host.tx_mixed([good].into_iter(), &mut burst, ()), 1);
     }
 }

@@ -43,7 +43,8 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         n
     }
 
-    /// Lends the buffer's data to `f`.
+    /// Lends the buffer's data to `f`, where they lie: the NIC is trusted not to change them meanwhile. Otherwise
+    /// [read](QueuePair::read) a copy.
     ///
     /// ```
     /// # use ccnic::{Burst, testing::{Sides, config}, ring::GroupedEpoch};

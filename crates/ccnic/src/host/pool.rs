@@ -20,7 +20,7 @@ use crate::pool::{Allocator, Class};
 /// let mut burst = Burst::new();
 /// assert_eq!(pool.alloc(32, &mut burst), 32);
 /// let descs: Vec<_> = burst.disown().collect();
-/// assert_eq!(pool.free(descs.into_iter(), &mut burst), 32);
+/// assert_eq!(pool.free(descs.into_iter(), &mut burst, ()), 32);
 /// pool.retire(); // others can have what its magazines keep
 /// # Ok::<(), ccnic::ConfigError>(())
 /// ```
@@ -53,7 +53,7 @@ impl<M: SharedMemory> Pool<M> {
 
     /// Frees the buffers of `descs` up to the first that names none, or until `burst`, which must be empty
     /// and stays so, is full; returns their number. Lengths do not matter. Example: [`Pool`].
-    pub fn free(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
+    pub fn free(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst, _: M::Adopt) -> usize {
         let n = self.pool.contains(burst.take_up(descs, RegionTag::of(&self.mem)));
         burst.added(n);
         self.pool.free_many(&self.mem, burst.as_slice());
@@ -65,6 +65,11 @@ impl<M: SharedMemory> Pool<M> {
     /// Example: [`Pool`].
     pub fn retire(&mut self) {
         self.pool.drain(&self.mem);
+    }
+
+    /// Tells the handles of one region from those of others: [`SharedMemory::region`].
+    pub fn region(&self) -> usize {
+        self.mem.region()
     }
 
     pub(crate) fn pool(&self) -> &Allocator {
@@ -95,10 +100,10 @@ mod tests {
         let mut descs = [Desc::default(); 64];
         descs.iter_mut().zip(burst.disown()).for_each(|(slot, desc)| *slot = desc);
         assert_eq!(other.alloc(1, &mut burst), 0, "the pool is dry");
-        assert_eq!(other.free(descs.into_iter(), &mut burst), 64);
+        assert_eq!(other.free(descs.into_iter(), &mut burst, ()), 64);
         assert_eq!(one.alloc(64, &mut burst), 60, "a handle keeps a sixteenth of the pool at most");
         assert_eq!(
-            one.free(burst.disown().collect::<alloc::vec::Vec<_>>().into_iter(), &mut Burst::new()),
+            one.free(burst.disown().collect::<alloc::vec::Vec<_>>().into_iter(), &mut Burst::new(), ()),
             60
         );
     }
@@ -109,7 +114,7 @@ mod tests {
         let mut pool = Pool::new(mem, &layout);
         let (first, end) = (layout.pool().buffers, layout.pool().end);
         let descs = [first, end - 1, end, first].map(|at| Desc::new(at, u16::MAX, 0));
-        assert_eq!(pool.free(descs.into_iter(), &mut Burst::new()), 2);
-        assert_eq!(pool.free(descs.into_iter().skip(2), &mut Burst::new()), 0);
+        assert_eq!(pool.free(descs.into_iter(), &mut Burst::new(), ()), 2);
+        assert_eq!(pool.free(descs.into_iter().skip(2), &mut Burst::new(), ()), 0);
     }
 }

@@ -404,6 +404,17 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         }
     }
 
+    /// Tells the queue pairs of one region from those of others: [`SharedMemory::region`].
+    ///
+    /// ```
+    /// # use ccnic::{testing::{Sides, config}, ring::GroupedEpoch};
+    /// # let [one, other] = [(); 2].map(|()| Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>()));
+    /// assert_ne!(one.host.region(), other.host.region());
+    /// ```
+    pub fn region(&self) -> usize {
+        self.mem.region()
+    }
+
     /// The region's configuration. Example:
     /// [`tx_waiting`](QueuePair::tx_waiting).
     pub fn config(&self) -> &Config {

@@ -8,6 +8,7 @@ use ccnic::host::{QueuePair, format};
 use ccnic::layout::LARGE_BUF;
 use ccnic::nic::{BurstQueue, Fetched};
 
+use crate::memory::RegionMemory;
 use ccnic::ring::{GroupedEpoch, Ring, RingVisitor};
 use ccnic::rss::{Rss, Spreader};
 use ccnic::{Burst, Config, Desc, Design, Layout, SharedMemory, testing};

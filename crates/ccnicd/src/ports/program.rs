@@ -1,5 +1,6 @@
 //! The queue pairs of an attached program as a port.
 
+use crate::memory::RegionMemory;
 use ccnic::nic::{FETCH, NicQueue};
 use ccnic::ring::Ring;
 use ccnic::{Layout, QueueError, Tuning};

@@ -291,6 +291,7 @@ fn wall_clock() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use crate::memory::RegionMemory;
     use std::sync::mpsc::sync_channel;
 
     use ccnic_control::capture::CaptureReader;

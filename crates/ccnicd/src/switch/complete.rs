@@ -6,6 +6,7 @@
 //! A packet that is flooded is done with once for all its receivers that need the same of it: the result is kept for as long as the flood
 //! goes on.
 
+use crate::memory::RegionMemory;
 use ccnic::layout::LARGE_BUF;
 use ccnic::nic::{FETCH, Origin};
 use ccnic::{Config, Desc, SharedMemory};

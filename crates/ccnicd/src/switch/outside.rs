@@ -181,6 +181,7 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use crate::memory::RegionMemory;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     use ccnic::SharedMemory;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
+use crate::memory::RegionMemory;
 use anyhow::{Context, anyhow, ensure};
 use ccnic::host::{self, QueuePair};
 use ccnic::nic::{NicQueue, Pipeline, loopback};

@@ -8,6 +8,7 @@ use ccnic_client::{Nic, Pages};
 use ccnic_control::Connection;
 use ccnic_control::messages::Request;
 use ccnic_shm::{HUGE_PAGE, Region};
+use ccnic_testing::RegionMemory;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::process::geteuid;
 

@@ -18,6 +18,7 @@ use ccnic_control::messages::Request;
 use ccnic_control::rss::RssMessage;
 use ccnic_hostile::Scribbler;
 use ccnic_shm::{NativeMemory, Pages, Region};
+use ccnic_testing::RegionMemory;
 use rustix::io::Errno;
 
 use crate::common::flow::Flow;

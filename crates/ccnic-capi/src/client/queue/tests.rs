@@ -1,6 +1,8 @@
 //! Tests of `struct ccnic_queue` without C.
 
 use super::*;
+use crate::errno::CLOSED;
+use crate::handle::{exclusive, shut};
 use crate::nic::CcnicNicQueue;
 use crate::testing::Attached;
 use ccnic::Design;
@@ -26,7 +28,7 @@ fn alloc_counts_buffers_and_gives_whole_packets() {
     assert_eq!(queue.alloc(9000, &mut [MaybeUninit::uninit(); 2]), Err(TOO_FEW_ENTRIES));
     assert_eq!(queue.alloc(9001, &mut [MaybeUninit::uninit(); 8]), Err(TOO_LONG));
     assert!(alloc(queue, 4000, 100).len() < 64, "the pool has 64 buffers");
-    assert!(queue.stats().unwrap().alloc_failed > 0);
+    assert!(queue.stats().alloc_failed > 0);
 }
 
 #[test]
@@ -35,9 +37,9 @@ fn what_finds_no_buffer_is_counted_in_calls_of_several_bursts() {
     // SAFETY: as above.
     let queue = unsafe { attached.host.queue(0).unwrap().as_mut() };
     let got = alloc(queue, 4000, 1000).len();
-    assert_eq!(queue.stats().unwrap().alloc_failed, 1000 - got as u64);
+    assert_eq!(queue.stats().alloc_failed, 1000 - got as u64);
     assert_eq!(queue.alloc(9000, &mut [MaybeUninit::uninit(); 100]), Ok(0));
-    assert_eq!(queue.stats().unwrap().alloc_failed, 1000 - got as u64 + 99, "33 packets of three buffers");
+    assert_eq!(queue.stats().alloc_failed, 1000 - got as u64 + 99, "33 packets of three buffers");
 }
 
 #[test]
@@ -49,13 +51,13 @@ fn what_finds_no_room_is_counted_in_calls_of_several_bursts() {
     assert_eq!(bufs.len(), 300, "the ring has 64 descriptors");
     let sent = queue.transmit(&bufs).unwrap();
     assert!((32..=64).contains(&sent), "{sent}");
-    assert_eq!(queue.stats().unwrap().tx_ring_full, 300 - sent as u64);
+    assert_eq!(queue.stats().tx_ring_full, 300 - sent as u64);
     bufs[sent + 1] = Desc::new(0, 64, 0).into();
     assert_eq!(queue.transmit(&bufs[sent..]), Ok(0));
-    assert_eq!(queue.stats().unwrap().tx_ring_full, 301 - sent as u64, "one waits before the bad buffer");
+    assert_eq!(queue.stats().tx_ring_full, 301 - sent as u64, "one waits before the bad buffer");
     let (byte, len) = (0u8, [1u16; 200]);
     let small = |queue: &mut CcnicQueue| queue.transmit_small(&[&raw const byte; 200], &len, |_, _| &[0]);
-    assert_eq!((small(queue), queue.stats().unwrap().tx_ring_full), (Ok(0), 501 - sent as u64));
+    assert_eq!((small(queue), queue.stats().tx_ring_full), (Ok(0), 501 - sent as u64));
 }
 
 #[test]
@@ -66,10 +68,10 @@ fn small_packets_that_find_no_room_are_counted_when_some_are_sent() {
     let (byte, mut len) = (0u8, [1u16; 200]);
     let sent = queue.transmit_small(&[&raw const byte; 200], &len, |_, _| &[0]).unwrap();
     assert!((32..=64).contains(&sent), "{sent}");
-    assert_eq!(queue.stats().unwrap().tx_ring_full, 200 - sent as u64);
+    assert_eq!(queue.stats().tx_ring_full, 200 - sent as u64);
     len[3] = 1000;
     assert_eq!(queue.transmit_small(&[&raw const byte; 200], &len, |_, _| &[0]), Ok(0));
-    assert_eq!(queue.stats().unwrap().tx_ring_full, 203 - sent as u64, "three wait before the large one");
+    assert_eq!(queue.stats().tx_ring_full, 203 - sent as u64, "three wait before the large one");
 }
 
 #[test]
@@ -86,13 +88,13 @@ fn mixed_packets_that_find_no_room_are_counted_when_some_are_sent() {
     };
     let sent = mixed(queue, &bufs, &data).unwrap();
     assert!((32..=64).contains(&sent), "{sent}");
-    assert_eq!(queue.stats().unwrap().tx_ring_full, 100 - sent as u64);
+    assert_eq!(queue.stats().tx_ring_full, 100 - sent as u64);
     let large = alloc(queue, 1500, 3);
     assert_eq!(mixed(queue, &large, &data[..3]), Ok(0));
-    assert_eq!(queue.stats().unwrap().tx_ring_full, 103 - sent as u64, "packets in buffers wait, too");
+    assert_eq!(queue.stats().tx_ring_full, 103 - sent as u64, "packets in buffers wait, too");
     let bad = [large[0], Desc::new(0, 64, 0).into(), large[1]];
     assert_eq!(mixed(queue, &bad, &data[..3]), Ok(0));
-    let stats = queue.stats().unwrap();
+    let stats = queue.stats();
     assert_eq!((stats.tx_ring_full, stats.tx_bad_buffer), (104 - sent as u64, 0), "one before the bad one");
     assert_eq!(stats.tx_packets, sent as u64);
 }
@@ -104,7 +106,7 @@ fn copies_that_find_no_buffer_are_counted_when_some_are_sent() {
     let queue = unsafe { attached.host.queue(0).unwrap().as_mut() };
     let large = alloc(queue, 1500, 2);
     while !alloc(queue, 128, 1).is_empty() {}
-    let failed = queue.stats().unwrap().alloc_failed;
+    let failed = queue.stats().alloc_failed;
     let (bytes, copy) = ([7u8; 128], CcnicBuf::from(Desc::new(0, 128, 0)));
     let bufs = [large[0], copy, copy, copy, large[1], copy];
     let data = [0, 1, 1, 1, 0, 1].map(|copy| if copy == 1 { &raw const bytes[0] } else { std::ptr::null() });
@@ -112,9 +114,9 @@ fn copies_that_find_no_buffer_are_counted_when_some_are_sent() {
         queue.transmit_mixed(&bufs[from..], &data[from..], |_, _| &[7; 128])
     };
     assert_eq!(mixed(queue, 0), Ok(1), "one in its buffer, then a copy that needs one");
-    assert_eq!(queue.stats().unwrap().alloc_failed, failed + 4);
+    assert_eq!(queue.stats().alloc_failed, failed + 4);
     assert_eq!(mixed(queue, 1), Err(NO_BUFFER));
-    let stats = queue.stats().unwrap();
+    let stats = queue.stats();
     assert_eq!((stats.alloc_failed, stats.tx_ring_full, stats.tx_packets), (failed + 8, 0, 1));
 }
 
@@ -130,13 +132,13 @@ fn a_full_ring_is_no_error_and_a_bad_handle_is_one_only_when_it_is_first() {
     let sent = queue.transmit(&bufs[3..]).unwrap();
     assert!((32..97).contains(&sent), "the ring has 64 descriptors: {sent}");
     assert_eq!(queue.transmit(&bufs[3 + sent..]), Ok(0));
-    let stats = queue.stats().unwrap();
+    let stats = queue.stats();
     assert_eq!((stats.tx_packets, stats.tx_bytes), (2 + sent as u64, 64 * (2 + sent as u64)));
     assert_eq!((stats.tx_bad_buffer, stats.tx_bad_packet), (1, 0));
     assert!(stats.tx_ring_full >= 97 - sent as u64);
-    assert_eq!(queue.tx_waiting(), Ok(2 + sent));
+    assert_eq!(queue.tx_waiting(), 2 + sent);
     assert_eq!(queue.free(&bufs[2..3]), Err(BAD_BUFFER));
-    assert_eq!(queue.stats().unwrap().free_bad_buffer, 1);
+    assert_eq!(queue.stats().free_bad_buffer, 1);
 }
 
 /// Sends chains of these numbers of segments back to the host, through a NIC that reflects them.
@@ -163,14 +165,14 @@ fn a_packet_of_more_buffers_than_entries_is_dropped_and_those_behind_it_come() {
     for wait_first in [false, true] {
         reflect(nic, queue, &[3, 8, 2, 1, 6]);
         if wait_first {
-            assert!(queue.park().unwrap() > 0);
+            assert!(queue.park() > 0);
         }
         let mut out = [MaybeUninit::uninit(); 4];
         let received: Vec<_> = (0..6).map(|_| queue.receive(&mut out).unwrap()).collect();
         assert!(received.iter().sum::<usize>() == 3 + 2 + 1 && received[5] == 0, "{received:?}");
-        assert_eq!(queue.rx_ready(), Ok(0), "nothing waits for ever");
+        assert_eq!(queue.rx_ready(), (0), "nothing waits for ever");
     }
-    let stats = queue.stats().unwrap();
+    let stats = queue.stats();
     assert_eq!((stats.rx_too_few_entries, stats.rx_packets), (4, 6));
     reflect(nic, queue, &[2, 8]);
     let mut out = [MaybeUninit::uninit(); 8];
@@ -186,11 +188,14 @@ fn a_closed_queue_refuses_calls_until_it_is_opened_again() {
     let queue = unsafe { attached.host.queue(0).unwrap().as_mut() };
     assert_eq!(attached.host.queue(0).unwrap_err().code(), -Errno::BUSY.raw_os_error());
     assert!(attached.host.busy());
-    queue.close().unwrap();
-    assert!(!attached.host.busy());
-    assert_eq!(queue.close(), Err(CLOSED));
-    assert_eq!(queue.transmit(&[]), Err(CLOSED));
-    assert_eq!(queue.stats().unwrap_err(), CLOSED);
-    assert_eq!(attached.host.queue(0).unwrap().as_ptr(), std::ptr::from_mut(queue));
-    assert_eq!(queue.transmit(&[]), Ok(0));
+    let handle = std::ptr::from_mut(queue);
+    // SAFETY: a handle, used by this thread only.
+    unsafe {
+        assert_eq!(shut(handle, CcnicQueue::close), Ok(()));
+        assert!(!attached.host.busy());
+        assert_eq!(shut(handle, CcnicQueue::close), Err(CLOSED));
+        assert_eq!(exclusive(handle).map(|_| ()), Err(CLOSED));
+        assert_eq!(attached.host.queue(0).unwrap().as_ptr(), handle);
+        assert_eq!(exclusive(handle).unwrap().transmit(&[]), Ok(0));
+    }
 }

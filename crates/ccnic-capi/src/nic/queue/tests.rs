@@ -1,7 +1,8 @@
 //! The NIC's side of a queue against a program of the same process.
 
 use super::*;
-use crate::errno::{EMPTY, NO_END, NOT_SHARED, TOO_LONG};
+use crate::errno::{CLOSED, EMPTY, NO_END, NOT_SHARED, TOO_LONG};
+use crate::handle::{exclusive, shut};
 use crate::testing::Attached;
 use ccnic::Design;
 use ccnic_nic::SEGMENTS;
@@ -44,7 +45,7 @@ fn copied_segments_arrive_as_packets() {
             };
             assert_eq!((bytes, buf.meta), (expected, 7), "{design:?}");
         }
-        let stats = nic.stats().unwrap();
+        let stats = nic.stats();
         assert_eq!((stats.tx_packets, stats.tx_bytes, stats.tx_bad_packet), (2, 14, 4));
     }
 }
@@ -60,7 +61,7 @@ fn a_null_segment_may_be_empty_and_no_more() {
     for wrong in [[null(4, SEGMENT_MORE), tail], [null(4, 0), tail], [null(0, 0), tail]] {
         assert_eq!(copy(nic, &wrong), Err(EMPTY));
     }
-    assert_eq!((nic.stats().unwrap().tx_packets, nic.stats().unwrap().tx_bytes), (1, 4));
+    assert_eq!((nic.stats().tx_packets, nic.stats().tx_bytes), (1, 4));
 }
 
 #[test]
@@ -75,10 +76,14 @@ fn packets_that_were_fetched_and_not_received_are_dropped_at_close() {
     let mut out = [MaybeUninit::uninit(); 1];
     assert_eq!(nic.receive(&mut out), Ok(1));
     assert!(attached.program.busy() && attached.nic.has_programs());
-    nic.close().unwrap();
-    assert_eq!(nic.receive(&mut out), Err(CLOSED));
-    assert_eq!(attached.program.queue(0).unwrap().as_ptr(), std::ptr::from_mut(nic));
-    let stats = nic.stats().unwrap();
+    let handle = std::ptr::from_mut(nic);
+    // SAFETY: a handle, used by this thread only.
+    let stats = unsafe {
+        assert_eq!(shut(handle, CcnicNicQueue::close), Ok(()));
+        assert_eq!(exclusive(handle).map(|_| ()), Err(CLOSED));
+        assert_eq!(attached.program.queue(0).unwrap().as_ptr(), handle);
+        exclusive(handle).unwrap().stats()
+    };
     assert_eq!((stats.rx_packets, stats.rx_dropped_close), (3, 2));
 }
 

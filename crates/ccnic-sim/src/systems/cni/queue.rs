@@ -154,6 +154,8 @@ mod tests {
     struct Plain(RefCell<Vec<u8>>);
 
     impl SharedMemory for Plain {
+        type Adopt = ();
+
         fn load(&self, at: u32) -> u64 {
             let mut word = [0; 8];
             self.read(at, &mut word);

@@ -103,7 +103,7 @@ fn values_arrive<R: Ring>(change: &dyn Fn(Config) -> Config, reflect: bool) {
     offsets.dedup();
     assert_eq!(offsets.len(), held.len(), "none twice");
     for chunk in held.chunks(64) {
-        sides.host.free_descs(chunk.iter().copied(), &mut burst);
+        sides.host.free_descs(chunk.iter().copied(), &mut burst, ());
     }
 }
 
@@ -359,4 +359,20 @@ fn packets_with_other_cores_are_not_released() {
     released_by_the_last_core::<GroupedEpoch>(false);
     released_by_the_last_core::<GroupedClear>(false);
     released_by_the_last_core::<Packed>(false);
+}
+
+/// Both would be whole: one buffer, two handles.
+#[test]
+fn of_a_buffer_that_is_split_one_part_at_most_is_the_whole() {
+    let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+    let host = &mut sides.host;
+    for (len, at) in [(0, 0), (100, 0), (100, 100), (100, 60)] {
+        let mut burst = Burst::new();
+        assert_eq!(host.alloc(100, 1, &mut burst), 1);
+        burst.iter_mut().for_each(|buf| buf.set_len(len).unwrap());
+        let (one, other) = host.keep(burst.pop().unwrap()).split_at(at);
+        let other = host.take_back(other).unwrap_err();
+        let whole = one.join(other).unwrap();
+        host.free_kept(whole).unwrap();
+    }
 }

@@ -106,7 +106,7 @@ fn opened_while_the_pool_is_dry<R: Ring>(receive: impl Fn(&mut QueuePair<HeapMem
     receive(&mut pair);
     assert_eq!(posted(), 0, "{:?}: there is no buffer", R::DESIGN);
     let descs: Vec<_> = all.disown().collect();
-    assert_eq!(pool.free(descs.into_iter(), &mut all), 64);
+    assert_eq!(pool.free(descs.into_iter(), &mut all, ()), 64);
     pool.retire();
     receive(&mut pair);
     assert_eq!(posted(), 32, "{:?}", R::DESIGN);

@@ -21,6 +21,7 @@ mod replay;
 mod tests;
 mod write;
 
+use crate::memory::RegionMemory;
 use anyhow::{Context, ensure};
 use ccnic::Desc;
 use ccnic::nic::Origin;

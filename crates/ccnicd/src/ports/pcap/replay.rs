@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::Instant;
 
+use crate::memory::RegionMemory;
 use anyhow::Context;
 use ccnic::SharedMemory;
 use ccnic_shm::{NativeMemory, Pages, Region};

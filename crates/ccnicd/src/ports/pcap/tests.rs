@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use crate::memory::RegionMemory;
 use ccnic::nic::gather;
 use ccnic::{Desc, SharedMemory};
 use ccnic_shm::{NativeMemory, Pages, Region};

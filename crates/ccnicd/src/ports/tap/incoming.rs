@@ -13,6 +13,7 @@
 //!                                                                                 payload is looked at
 //! ```
 
+use crate::memory::RegionMemory;
 use ccnic::SharedMemory;
 use ccnic::nic::FETCH;
 use ccnic_frame::segment::Segments;

@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
 
+use crate::memory::RegionMemory;
 use ccnic::{Desc, SharedMemory};
 use ccnic_frame::vnet::SHORT_BYTES;
 use ccnic_frame::{Checksum, Headers, Meta, Segmentation, Segmenter, Sum, Tci, VnetHeader, checksum};

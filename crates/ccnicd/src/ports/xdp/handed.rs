@@ -16,6 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use crate::memory::RegionMemory;
 use anyhow::{Context, bail, ensure};
 use ccnic_control::Connection;
 use ccnic_shm::{NativeMemory, OfferedRegion, Region, Sealing};

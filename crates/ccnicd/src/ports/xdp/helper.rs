@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::memory::RegionMemory;
 use anyhow::{Context, bail, ensure};
 use ccnic_control::{Bound as Listening, Connection};
 use ccnic_shm::Region;

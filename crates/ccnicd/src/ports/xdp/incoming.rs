@@ -142,6 +142,7 @@ fn complete(mem: &NativeMemory, pieces: &[(u32, u32)]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::RegionMemory;
     use crate::testing::udp;
     use ccnic_shm::{Pages, Region};
 

@@ -29,6 +29,7 @@ mod lane;
 pub(super) mod options;
 mod outgoing;
 
+use crate::memory::RegionMemory;
 use anyhow::Context;
 use ccnic::Desc;
 use ccnic::nic::Origin;

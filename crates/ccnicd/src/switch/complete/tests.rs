@@ -3,6 +3,7 @@
 use ccnic_frame::{Checksum, Segmentation, Tci, vlan};
 
 use super::*;
+use crate::memory::RegionMemory;
 
 /// TCP over IPv4 with so much payload, without checksums.
 fn tcp(payload: usize) -> Vec<u8> {

@@ -4,6 +4,7 @@
 //! what its receivers get. What a port's policy looks into is copied once more than other frames, here, is looked at here, and goes on
 //! from here. There is room before each frame for a VLAN tag.
 
+use crate::memory::RegionMemory;
 use ccnic::nic::FETCH;
 use ccnic::{Desc, SharedMemory, layout::LARGE_BUF};
 use ccnic_frame::vlan::{self, TAG};

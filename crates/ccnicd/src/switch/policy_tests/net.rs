@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use crate::memory::RegionMemory;
 use ccnic::nic::{Origin, gather};
 use ccnic::rss::Spreader;
 use ccnic::{Desc, SharedMemory};

@@ -6,6 +6,7 @@ pub(super) mod rig;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use crate::memory::RegionMemory;
 use ccnic::host::format;
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded};
 use ccnic::rss::{Rss, Spreader};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::memory::RegionMemory;
 use ccnic::host::{QueuePair, format};
 use ccnic::ring::{GroupedEpoch, Ring};
 use ccnic::{Burst, Config, Layout, testing};

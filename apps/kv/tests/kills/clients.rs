@@ -153,7 +153,8 @@ impl Way for Kernel {
 fn value(name: &str, version: u64) -> Vec<u8> {
     let mut bytes = format!("{name} {version} ").into_bytes();
     let seed = bytes.iter().fold(version, |seed, byte| seed.wrapping_mul(31) + u64::from(*byte));
-    let mut rest = vec![0; Random::new(seed).below(if seed.is_multiple_of(16) { 20_000 } else { 2_000 }) as usize];
+    let mut rest =
+        vec![0; Random::new(seed).below(if seed.is_multiple_of(16) { 20_000 } else { 2_000 }) as usize];
     oracle::fill(seed, 0, &mut rest);
     bytes.extend_from_slice(&rest);
     bytes

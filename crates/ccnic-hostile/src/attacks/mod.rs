@@ -21,7 +21,7 @@ const fn attack(
 }
 
 /// All attacks.
-pub const ATTACKS: [Attack; 32] = [
+pub const ATTACKS: [Attack; 36] = [
     attack(
         "greedy",
         "an honest program that sends packets of 9000 bytes without end, for comparison",

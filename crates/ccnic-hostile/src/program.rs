@@ -9,10 +9,8 @@ use anyhow::Context;
 use ccnic::{Config, Layout, host};
 use ccnic_control::messages::Request;
 use ccnic_control::{Connection, Error};
-use ccnic_shm::{OfferedRegion, Pages, Region, Sealing};
-use rustix::fs::{
-    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
-};
+use ccnic_shm::{HUGE_PAGE, Pages, Region};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
 
 use crate::Stage;
@@ -56,14 +54,15 @@ impl Program {
         Ok(Program { region, layout, connection: None })
     }
 
-    /// The same on small pages, none of which has been put into a huge one.
+    /// The same on small pages, none of which has been put into a huge one: the library leaves an extent alone whose halves have homes of
+    /// their own.
     pub fn plain(config: &Config) -> anyhow::Result<Program> {
         let layout = Layout::new(config)?;
-        let size = u64::from(layout.size()).next_multiple_of(4096);
-        let fd = sparse(size)?;
-        fallocate(&fd, FallocateFlags::empty(), 0, size).context("could not fill a memfd")?;
-        // As a NIC maps it that trusts this program.
-        let region = OfferedRegion::new(fd)?.map(Sealing::Trusted)?;
+        let node = ccnic_shm::numa::current_node();
+        let extents = (0..layout.size()).step_by(HUGE_PAGE as usize);
+        let homes: Vec<_> = extents.map(|at| (at..at + HUGE_PAGE / 2, node)).collect();
+        let homes = homes.get(..(layout.size() / HUGE_PAGE) as usize).unwrap_or_default();
+        let region = Region::create_homed(layout.size(), Pages::Small, homes)?;
         host::format(&region.memory(), &layout);
         Ok(Program { region, layout, connection: None })
     }

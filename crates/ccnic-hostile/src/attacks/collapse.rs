@@ -18,8 +18,8 @@ use crate::stage::Stage;
 const BUFFERS: u32 = 16_000;
 /// Buffers of a region that is smaller than an extent.
 const FEW: u32 = 200;
-/// Threads that keep the collapsing one from its CPU.
-const SPINNERS: usize = 3;
+/// Threads that keep the collapsing one from its CPU, besides the one that sends. (With many it would not run at all.)
+const SPINNERS: usize = 1;
 
 /// Who collapses the extents of a region.
 #[derive(Debug, Clone, Copy, PartialEq)]

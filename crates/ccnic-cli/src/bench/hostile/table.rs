@@ -38,7 +38,6 @@ pub fn table(rows: &[Row], rounds: usize, seconds: f64, setting: Setting) -> Tab
         one,
         other,
         Column::number("turn\n\u{b5}s"),
-        Column::number("sleep\nms"),
         Column::number("answer\nms"),
         Column::number("mem\nMiB"),
     ];
@@ -67,13 +66,13 @@ pub fn table(rows: &[Row], rounds: usize, seconds: f64, setting: Setting) -> Tab
             one,
             other,
             row.wait_us.map_or_else(|| "-".to_owned(), |us| us.to_string()),
-            row.blocked_us.map_or_else(|| "-".to_owned(), |us| units::rate(us as f64 / 1e3)),
             milliseconds(row),
             row.memory_mib.to_string(),
         ]);
     }
     legend(&mut table, setting);
     goals(&mut table, rows);
+    sleep(&mut table, rows);
     findings(&mut table, rows);
     table
 }
@@ -98,8 +97,7 @@ fn legend(table: &mut Table, setting: Setting) {
     table.note(format!(
         "busy: hostile programs that always have packets to be moved; each is due the same share of the polling core as a good one. \
          fair share: Mpps beside, of Mpps alone x good / (good + busy). {two} turn: longest time between two turns \
-         of a good program on the polling core, while it was busy and others were there. sleep: longest time in which the polling thread was seen in uninterruptible sleep (state D), \
-         looked at every half millisecond. answer: longest wait of a stranger who greets the NIC, asks for its status or attaches; >: no answer came. mem: peak resident memory of the daemon, or \
+         of a good program on the polling core, while it was busy and others were there. answer: longest wait of a stranger who greets the NIC, asks for its status or attaches; >: no answer came. mem: peak resident memory of the daemon, or \
          what it allocated for regions that it refused; limit {MEMORY_MAX}."
     ));
     let shared = if setting.shared {
@@ -133,6 +131,19 @@ fn goals(table: &mut Table, rows: &[Row]) {
     table.note(match missed.as_slice() {
         [] => format!("{goals}. All were reached."),
         some => format!("{goals}. Missed: {}.", some.join("; ")),
+    });
+}
+
+/// How long the polling thread slept where nothing wakes it.
+fn sleep(table: &mut Table, rows: &[Row]) {
+    let longest = rows.iter().filter_map(|row| Some((row.blocked_us?, row.attack))).max();
+    table.note(match longest {
+        None => return,
+        Some((0, _)) => "The polling thread was never found in uninterruptible sleep twice in a row, half a millisecond apart.".to_owned(),
+        Some((us, attack)) => format!(
+            "Longest uninterruptible sleep of the polling thread: {} ms, beside {attack}.",
+            units::rate(us as f64 / 1e3)
+        ),
     });
 }
 
@@ -207,7 +218,7 @@ mod tests {
             text.lines().find(|l| l.starts_with("notify-requests")).unwrap().split_whitespace().collect();
         assert_eq!(
             row,
-            ["notify-requests", "0", "24.3", "23.9", "98", "%", "20.0", "8123457", "40", "0", "20123", "200"],
+            ["notify-requests", "0", "24.3", "23.9", "98", "%", "20.0", "8123457", "40", "20123", "200"],
             "{text}"
         );
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -60,7 +60,7 @@ pub struct Counters {
     pub sent: u64,
     /// Datagrams that the program was given.
     pub datagrams: u64,
-    /// Frames for other hosts, or of a VLAN.
+    /// Frames for other hosts, or of a VLAN, and SYNs from hosts that there is no way to.
     pub foreign: u64,
     /// Frames whose headers make no sense.
     pub malformed: u64,

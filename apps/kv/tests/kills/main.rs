@@ -35,9 +35,8 @@ use look::{First, shared_memory, stacks};
 use party::{BOUND, Party};
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 
-/// KiB that a process may have grown since its first rest, and for each kill since. A stack of short connections grows by some 25 MiB until it
-/// has all that are kept in TIME-WAIT (apps/tcp/README.md).
-const GROWTH: u64 = 32 << 10;
+/// KiB that a process may have grown since its first rest, and for each kill since. Connections in TIME-WAIT take 8 MiB.
+const GROWTH: u64 = 24 << 10;
 const GROWTH_PER_KILL: u64 = 48;
 /// MiB of the machine's shared memory that may be gone at the end: what a leak of a region a kill comes to is more.
 const SHARED: u64 = 256;

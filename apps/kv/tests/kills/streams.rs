@@ -26,6 +26,8 @@ const GIVE_UP: Duration = Duration::from_secs(2);
 pub fn host(life: &Life, network: &str) -> Stack {
     let mut options = Options::new(network.parse().unwrap());
     options.pages = Pages::Small;
+    // Connections in TIME-WAIT keep their buffers: few of them, so that memory is soon what it will be.
+    options.time_wait = 64;
     life.persist("a NIC", || Stack::open(life.folder.nic(), &options))
 }
 
@@ -41,11 +43,12 @@ struct End {
     /// Bytes that have come and were not returned.
     held: Vec<u8>,
     moved: Instant,
+    told: bool,
 }
 
 impl End {
     fn new(conn: Conn, died: u64, head: Option<(u64, u64)>) -> End {
-        End { conn, died, head, sent: 0, came: 0, held: Vec::new(), moved: Instant::now() }
+        End { conn, died, head, sent: 0, came: 0, held: Vec::new(), moved: Instant::now(), told: false }
     }
 
     /// Byte by byte what the stream is.
@@ -97,9 +100,9 @@ impl End {
 
     fn write(&mut self, stack: &mut Stack, serves: bool) -> io::Result<()> {
         let rest = match (serves, self.head) {
-            (true, _) => self.held.clone(),
+            (true, Some(_)) => self.held.clone(),
             (false, Some((_, length))) => self.bytes(self.sent, (length - self.sent).min(8192) as usize),
-            (false, None) => Vec::new(),
+            (_, None) => Vec::new(),
         };
         if rest.is_empty() {
             return Ok(());
@@ -115,6 +118,19 @@ impl End {
             stack.shutdown(self.conn)?;
         }
         Ok(())
+    }
+}
+
+/// Tells once what an end that has not moved for long waits for: the log is shown when somebody hangs.
+fn tell_if_stuck(stack: &mut Stack, end: &mut End) {
+    if end.moved.elapsed() > Duration::from_secs(30) && !std::mem::replace(&mut end.told, true) {
+        let (room, out, local) =
+            (stack.room(end.conn), stack.unacknowledged(end.conn), stack.local(end.conn));
+        let End { head, sent, came, held, .. } = end;
+        let held = held.len();
+        eprintln!(
+            "{local:?}: {head:?}, sent {sent}, came {came}, holds {held}, room {room}, not acknowledged {out}"
+        );
     }
 }
 
@@ -149,6 +165,7 @@ fn stream_server() {
             ends.push(End::new(conn, 0, None));
         }
         ends.retain_mut(|end| {
+            tell_if_stuck(&mut stack, end);
             let done = end.read(&mut stack, true).and_then(|over| end.write(&mut stack, true).map(|()| over));
             match done {
                 Ok(true) if end.held.is_empty() => {
@@ -189,6 +206,7 @@ fn stream_client() {
         stack.poll();
         while stack.next_event().is_some() {}
         ends.retain_mut(|end| {
+            tell_if_stuck(&mut stack, end);
             let done = end.write(&mut stack, false).and_then(|()| end.read(&mut stack, false));
             match done {
                 Ok(true) => {

@@ -78,7 +78,7 @@ fn slot<T>(object: *const T) -> *mut Slot<T> {
 #[inline(always)]
 unsafe fn state<'a, T>(object: *const T) -> &'a AtomicU32 {
     // SAFETY: slots are never freed, and their states are accessed as atomics only.
-    unsafe { &*(&raw const (*slot(object)).state) }
+    unsafe { &(*slot(object)).state }
 }
 
 /// The open object that a handle points to.

@@ -1,8 +1,10 @@
-//! What a program without `unsafe` cannot write: each function of `programs/*.rs` is refused by the compiler, at the line that is marked
-//! `//~ CODE` and at no other, with the codes that stand there. `programs/right.rs` is accepted.
+//! Programs without `unsafe` that the compiler must refuse: each function of `programs/*.rs`, at the line that is marked `//~ CODE` and at
+//! no other, with the codes that stand there. `programs/right.rs` is accepted.
 //!
-//! Some errors about lifetimes have no code: `//~ lifetime`. The compiler's errors are compared by line and code only, not by their words, which change with its version. (trybuild compares the
-//! words, and checks all dependencies once more.)
+//! Some errors about lifetimes have no code: `//~ lifetime`. Errors are compared by line and code, not by their words, which change with the
+//! compiler's version. (trybuild compares the words, and checks all dependencies once more.)
+
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,6 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
-pub mod raw;
 pub mod transfer;
 
 use std::net::SocketAddr;

@@ -11,7 +11,6 @@ use ccnic::{Config, Layout};
 use ccnic_load::Load;
 use ccnic_shm::NativeMemory;
 use ccnic_sim::cni::pair::{QueueHost, QueueNic, Queues};
-use ccnic_testing::RegionMemory;
 use serde::Serialize;
 
 use super::calls::{self, StopOnDrop, Way, serve_ring};
@@ -157,6 +156,8 @@ fn rings(size: u16, seconds: f64) -> anyhow::Result<f64> {
 
 #[cfg(test)]
 mod tests {
+    use ccnic_testing::RegionMemory;
+
     use ccnic::SharedMemory;
     use ccnic_shm::{Pages, Region};
 

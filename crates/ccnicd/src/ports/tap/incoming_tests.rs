@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use crate::memory::RegionMemory;
 use ccnic::nic::gather;
 use ccnic_frame::vnet::{NEEDS_CSUM, SHORT_BYTES};
 use ccnic_frame::{Checksum, Headers, Meta, Segmentation, Takes, VnetHeader, checksum};

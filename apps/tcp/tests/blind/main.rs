@@ -1,9 +1,11 @@
-//! What a host can do to the connections of others without seeing their segments: RFC 5961, 6528, 6056, 1337, 6191, 5927, 4987. The clock of
+//! Attacks of a host on connections of others whose segments it does not see: RFC 5961, 6528, 6056, 1337, 6191, 5927, 4987. The clock of
 //! the server stands unless a test moves it, so all it sends is an answer.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
+#[path = "../common/mod.rs"]
 mod common;
+mod raw;
 
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -12,8 +14,8 @@ use std::time::Duration;
 
 use ccnic_tcp::clock::Clock;
 use ccnic_tcp::{Conn, Listener, Options, Stack};
-use common::raw::{ACK, FIN, PEER, PORT, PSH, RST, Raw, SERVER, SYN, Segment, URG, icmp};
 use common::{Nic, alone, options};
+use raw::{ACK, FIN, PEER, PORT, PSH, RST, Raw, SERVER, SYN, Segment, URG, icmp};
 
 /// A server that listens, its clock, and the raw host.
 struct Hosts {

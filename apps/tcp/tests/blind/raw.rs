@@ -6,7 +6,7 @@ use ccnic_client::{Burst, Pages, QueuePair};
 use ccnic_frame::{Headers, checksum};
 use ccnic_tcp::{Conn, Listener, Stack};
 
-use super::{Nic, until};
+use crate::common::{Nic, until};
 
 pub const FIN: u8 = 1;
 pub const SYN: u8 = 2;

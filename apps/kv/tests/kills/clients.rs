@@ -79,7 +79,9 @@ impl Way for OwnStack {
 
     fn idle(&mut self) {
         while self.0.next_event().is_some() {}
-        let _ = self.0.wait_when_idle(Duration::from_millis(5)); // there may be no NIC at the moment
+        if let Err(e) = self.0.wait_when_idle(Duration::from_millis(5)) {
+            panic!("a NIC refuses this program: {e}"); // that there is none at the moment is no error
+        }
         self.0.poll();
     }
 

@@ -4,9 +4,10 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use ccnic_testing::PATIENCE;
-use std::time::{Duration, Instant};
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 /// The folder of a trial, in the environment of its processes.
 const FOLDER: &str = "CCNIC_KILLS_FOLDER";
@@ -18,6 +19,8 @@ const BEGUN: usize = 16;
 const CRASHES: usize = 32;
 /// Where the number of rests is on the board.
 const REST: usize = 48;
+/// The rest in which buffers are to be counted.
+const COUNT: usize = 49;
 
 /// Everybody who may be killed, by place on the board.
 pub const NAMES: [&str; 10] = [
@@ -146,6 +149,15 @@ impl Board {
         self.0.get(REST)
     }
 
+    /// All rest: the NIC dies next, and whoever has no packets under way is to count his buffers then.
+    pub fn count_buffers(&self, rest: u64) {
+        self.0.set(COUNT, rest);
+    }
+
+    pub fn counts_buffers(&self, rest: u64) -> bool {
+        self.0.get(COUNT) == rest
+    }
+
     pub fn next_rest(&self) -> u64 {
         self.0.add(REST, 1)
     }
@@ -182,6 +194,7 @@ impl Life {
     /// The one that this process is to live, if it is a process of a trial.
     pub fn begin() -> Option<Life> {
         let (folder, name) = (std::env::var_os(FOLDER)?, std::env::var(NAME).ok()?);
+        set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
         let folder = Folder(folder.into());
         let board = Board(Numbers::open(&folder.board()));
         let pulse = Numbers::open(&folder.pulse(&name));

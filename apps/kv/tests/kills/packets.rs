@@ -170,6 +170,7 @@ struct Pair {
     crashes: u64,
     /// The rest that it is in.
     rests: u64,
+    spoke: Instant,
     random: Random,
 }
 
@@ -181,6 +182,11 @@ impl Pair {
         if (send || !recovered) && self.sent - self.next < window {
             let frame = Frame { kind: DATA, life: self.life, number: self.sent, ..Frame::default() };
             self.sent += u64::from(from.send(to.mac, frame, self.random.below(LONGEST) as usize));
+        }
+        // The switch hears where the receiver is: frames to an address that never speaks go to everybody.
+        if self.spoke.elapsed() > Duration::from_millis(5) {
+            to.send(from.mac, Frame { kind: GREETING, life: self.life, ..Frame::default() }, 0);
+            self.spoke = Instant::now();
         }
         from.receive(to.mac);
         let came = to.receive(from.mac);
@@ -209,25 +215,30 @@ impl Pair {
     }
 
     /// Goes on with the next NIC if this one has died.
-    fn go_on(&mut self, world: &mut Life) {
+    fn go_on(&mut self, world: &Life) {
         if self.ports.iter().all(|port| port.nic.alive()) {
             return;
         }
         let start = Instant::now();
-        let resting = self.settled() && world.rest().is_some_and(|rest| rest == self.rests);
+        let resting = self.settled() && world.board.counts_buffers(self.rests);
         let [from, to] = &mut self.ports;
+        let mut why = String::new();
         while !from.nic.alive() || !to.nic.alive() {
-            assert!(start.elapsed() < PATIENCE, "no NIC that stays");
+            let alive = [from.nic.alive(), to.nic.alive()];
+            assert!(start.elapsed() < PATIENCE, "no NIC that stays: {alive:?} {why}");
             // There may be no NIC yet, or it is killed again.
-            match (from.nic.alive(), to.nic.alive()) {
-                (false, true) => _ = from.nic.reconnect([&mut from.pair], []),
+            let done = match alive {
+                [false, true] => from.nic.reconnect([&mut from.pair], []),
+                [false, false] => to.nic.reconnect([&mut to.pair], []),
                 // Both ends of a dead NIC's connections are seen at once: the sender is with the next one already, and what is in its
                 // ring finds nobody.
-                (true, false) if start.elapsed() > Duration::from_millis(200) => {
-                    _ = to.nic.reconnect([&mut to.pair], []).map(|_| self.may_lose += WINDOW);
+                [true, false] if start.elapsed() > Duration::from_millis(200) => {
+                    to.nic.reconnect([&mut to.pair], []).inspect(|_| self.may_lose += WINDOW)
                 }
-                (true, _) => {}
-                (false, false) => _ = to.nic.reconnect([&mut to.pair], []),
+                [true, _] => Ok(0),
+            };
+            if let Err(e) = done {
+                why = e.to_string();
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -236,11 +247,12 @@ impl Pair {
         self.may_lose += IN_HAND * (crashes - self.crashes);
         (self.crashes, self.doomed) = (crashes, self.sent);
         if resting {
-            // Nothing of ours is under way: only what others broadcast may be in the ring.
-            for port in &mut self.ports {
-                while !port.receive([0; 6]).is_empty() {}
-                port.count_buffers();
-            }
+            // Nothing is under way but greetings, and what others broadcast.
+            let [from, to] = &mut self.ports;
+            while !from.receive(to.mac).is_empty() {}
+            while !to.receive(from.mac).is_empty() {}
+            from.count_buffers();
+            to.count_buffers();
             (self.doomed, self.may_lose) = (0, 0);
         }
         world.add(Says::Reconnects, 1);
@@ -261,13 +273,14 @@ fn pair() {
         may_lose: 0,
         crashes,
         rests: 0,
+        spoke: Instant::now(),
         random: Random::new(new_life()),
     };
     let mut turns = 0u64;
     loop {
         turns += 1;
         if turns.is_multiple_of(16) {
-            pair.go_on(&mut world);
+            pair.go_on(&world);
         }
         let rest = world.rest();
         pair.turn(&world, rest.is_none());

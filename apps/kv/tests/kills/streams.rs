@@ -183,7 +183,9 @@ fn stream_server() {
             world.say(Says::Rest, rest);
         }
         world.add(Says::Progress, 1);
-        let _ = stack.wait_when_idle(Duration::from_millis(5)); // there may be no NIC at the moment
+        if let Err(e) = stack.wait_when_idle(Duration::from_millis(5)) {
+            panic!("a NIC refuses this program: {e}"); // that there is none at the moment is no error
+        }
     }
 }
 
@@ -226,6 +228,8 @@ fn stream_client() {
         if let Some(rest) = rest.filter(|_| ends.is_empty()) {
             world.say(Says::Rest, rest);
         }
-        let _ = stack.wait_when_idle(Duration::from_millis(5)); // there may be no NIC at the moment
+        if let Err(e) = stack.wait_when_idle(Duration::from_millis(5)) {
+            panic!("a NIC refuses this program: {e}"); // that there is none at the moment is no error
+        }
     }
 }

@@ -6,6 +6,8 @@ use super::{Broken, Reply, Request};
 
 /// A line of a reply is at most so long: `VALUE`, a key of 250 bytes, three numbers. What goes on longer is no such reply.
 const LONGEST_LINE: usize = 2048;
+/// No value that was stored is longer. A store that says more would have its reply kept until memory is used up.
+const LONGEST_VALUE: usize = 1 << 20;
 
 /// Appends a request.
 pub fn write(request: Request<'_>, out: &mut Vec<u8>) {
@@ -68,6 +70,9 @@ fn read_value<'a>(line: &'a [u8], rest: &'a [u8], used: usize) -> Result<Option<
     };
     let length = std::str::from_utf8(length).ok().and_then(|text| text.parse::<u32>().ok());
     let length = length.ok_or(NO_NUMBER)? as usize;
+    if length > LONGEST_VALUE {
+        return Err(Broken("a value that is longer than any that is stored"));
+    }
     const END: &[u8] = b"\r\nEND\r\n";
     let Some(data) = rest.get(..length) else { return Ok(None) };
     let after = &rest[length..];
@@ -152,6 +157,8 @@ mod tests {
             &b"VALUE k 0\r\n"[..],
             b"VALUE k 0 -1\r\n",
             b"VALUE k 0 99999999999\r\n",
+            b"VALUE k 0 4294967295\r\n",
+            b"VALUE k 0 1048577\r\n",
             b"VALUE k 0 1\r\nxyEND\r\n",
             &[b'x'; 3000],
         ] {

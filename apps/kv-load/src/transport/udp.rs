@@ -12,6 +12,9 @@ use crate::protocol::{Reply, Request, rpc, text};
 const LONGEST: usize = 65_536;
 /// Replies that are taken from a socket in one turn, so that requests are not late meanwhile.
 const TURN: usize = 32;
+/// Datagrams of a reply, and replies that are not complete, at most: no store has the memory for more.
+const PARTS: u16 = 1024;
+const INCOMPLETE: usize = 4096;
 
 /// Which protocol the datagrams speak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,6 +168,11 @@ impl Coder {
         if frame.parts == 1 {
             return whole(bytes, take);
         }
+        if frame.parts > PARTS
+            || self.incomplete.len() >= INCOMPLETE && !self.incomplete.contains_key(&frame.id)
+        {
+            return None;
+        }
         let parts = self.incomplete.entry(frame.id).or_default();
         if parts.len() != usize::from(frame.parts) {
             *parts = vec![None; frame.parts.into()];
@@ -212,6 +220,18 @@ mod tests {
         let expected = Reply::Value { key: Some(b"k"), data: b"abcd" };
         assert_eq!(second, [(0x5_0003, format!("{expected:?}"))]);
         assert_eq!(coder.strays(), 0);
+    }
+
+    #[test]
+    fn replies_that_do_not_end_take_bounded_memory() {
+        let mut coder = Coder::new(Speech::Text);
+        for id in 0..=u16::MAX {
+            let [a, b] = id.to_be_bytes();
+            assert!(replies(&mut coder, &[a, b, 0, 0, 0xff, 0xff, 0, 0, b'x']).is_empty());
+            assert!(replies(&mut coder, &[a, b, 0, 0, 0, 2, 0, 0, b'x']).is_empty());
+        }
+        assert_eq!(coder.incomplete.len(), INCOMPLETE);
+        assert!(coder.incomplete.values().all(|parts| parts.len() == 2));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use anyhow::Context;
 use ccnic_kv::protocol::InterfaceTime;
 use ccnic_kv::rpc;
 use ccnic_kv::server::{Spent, unix_time};
-use ccnic_kv::store::{Limits, Session, Store, hash};
+use ccnic_kv::store::{Limits, Place, Session, Store};
 use ccnic_shm::timestamp;
 use clap::Parser;
 
@@ -41,8 +41,8 @@ struct Request {
     head: Head,
     /// Where it ends among the bytes of all.
     end: usize,
-    /// The hash of its key, 0: it has none.
-    hash: u64,
+    /// Where its key belongs, if it has one.
+    place: Option<Place>,
 }
 
 /// The store and a burst of requests.
@@ -51,7 +51,7 @@ struct Server {
     udp_port: u16,
     requests: Vec<Request>,
     bytes: Vec<u8>,
-    hashes: Vec<u64>,
+    places: Vec<Place>,
     spent: Spent,
 }
 
@@ -67,7 +67,7 @@ pub fn run(port: &mut impl Port, options: &Options) -> anyhow::Result<()> {
         udp_port: options.rpc_port,
         requests: Vec::new(),
         bytes: Vec::new(),
-        hashes: Vec::new(),
+        places: Vec::new(),
         spent: Spent::new(),
     };
     let interface = Arc::new(InterfaceTime::default());
@@ -123,12 +123,12 @@ fn answer_stats(path: &Path, interface: Arc<InterfaceTime>) -> anyhow::Result<()
 impl Server {
     /// Receives a burst and answers it; returns the number of frames.
     fn poll(&mut self, port: &mut impl Port, now: u32) -> usize {
-        let Server { udp_port, requests, bytes, .. } = self;
+        let Server { store, udp_port, requests, bytes, .. } = self;
         let frames = port.receive(|frame| {
             let Some((head, request)) = frames::datagram(frame, *udp_port) else { return };
             bytes.extend_from_slice(request);
-            let hash = rpc::key(request).map_or(0, hash);
-            requests.push(Request { head: frames::turned(head), end: bytes.len(), hash });
+            let place = rpc::key(request).map(|key| store.place(key));
+            requests.push(Request { head: frames::turned(head), end: bytes.len(), place });
         });
         if !self.requests.is_empty() {
             self.answer(port, now);
@@ -137,25 +137,25 @@ impl Server {
     }
 
     fn answer(&mut self, port: &mut impl Port, now: u32) {
-        let Server { store, requests, bytes, hashes, spent, .. } = self;
+        let Server { store, requests, bytes, places, spent, .. } = self;
         let longest = port.room().saturating_sub(HEADERS + rpc::HEADER);
         let mut session = store.session(now);
         spent.enter();
         if requests.len() > 1 {
-            hashes.clear();
-            hashes.extend(requests.iter().map(|request| request.hash));
-            session.fetch_ahead(hashes);
+            places.clear();
+            places.extend(requests.iter().filter_map(|request| request.place));
+            session.fetch_ahead(places);
         }
         spent.leave();
         let mut begin = 0;
         let mut left = requests.iter();
         // Without buffers the requests are lost, as in a NIC without receive buffers; the client asks again.
         port.send(requests.len(), true, |_, place| {
-            let Some(Request { head, end, .. }) = left.next() else { return 0 };
+            let Some(Request { head, end, place: key }) = left.next() else { return 0 };
             let request = &bytes[begin..*end];
             begin = *end;
             spent.request();
-            let len = answer(request, &mut session, longest, *head, place, spent);
+            let len = answer(request, *key, &mut session, longest, *head, place, spent);
             spent.leave();
             len
         });
@@ -167,13 +167,14 @@ impl Server {
 /// Writes the frame with the answer to a request; its length, or 0 when there is none.
 fn answer(
     request: &[u8],
+    key: Option<Place>,
     session: &mut Session<'_>,
     longest: usize,
     mut head: Head,
     place: &mut [u8],
     spent: &mut Spent,
 ) -> usize {
-    let sent = rpc::answer(request, session, longest, |header, value, _| {
+    let sent = rpc::answer(request, key, session, longest, |header, value, _| {
         // What it takes to write the frame is the interface's, as over a queue pair.
         spent.leave();
         let mut at = HEADERS;

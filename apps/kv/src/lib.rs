@@ -9,6 +9,8 @@
 //! | `server` | threads, sockets, signals |
 //! | [`rpc`] | the get and set of the paper's key-value service: one datagram each, no text |
 
+#[cfg(feature = "server")]
+pub(crate) mod file;
 mod number;
 pub mod protocol;
 pub mod rpc;

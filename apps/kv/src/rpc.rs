@@ -11,7 +11,7 @@
 //! Little endian. The UDP port of a key is the base port plus its shard: the XXH3-64 of the key, modulo the number of server threads. A
 //! request that comes to another one's port is answered all the same.
 
-use crate::store::{Content, MAX_KEY, Session, Stored, Update, hash};
+use crate::store::{Content, MAX_KEY, Place, Session, Stored, Update};
 
 /// The header of requests and answers.
 pub const HEADER: usize = 16;
@@ -37,9 +37,10 @@ pub enum Status {
     OutOfMemory = 4,
 }
 
-/// A request's header as the sender writes it.
+/// A request's header as the sender writes it. A length that its field does not hold is written as the largest, which is refused.
 pub fn request(operation: Operation, key: usize, value: usize, number: u64) -> [u8; HEADER] {
-    header(operation as u8, Status::Done, key as u16, value as u32, number)
+    let (key, value) = (key.try_into().unwrap_or(u16::MAX), value.try_into().unwrap_or(u32::MAX));
+    header(operation as u8, Status::Done, key, value, number)
 }
 
 fn header(operation: u8, status: Status, key: u16, value: u32, number: u64) -> [u8; HEADER] {
@@ -63,10 +64,11 @@ fn key_and_value<'a>(fields: &[u8; HEADER], rest: &'a [u8]) -> Option<(&'a [u8],
 }
 
 /// Executes a datagram and hands over the answer: its header, and the value that follows it. A datagram that is too short to be answered is
-/// not. `longest`: how many bytes a value may have to fit into the answer's datagram. The value is lent while the shard is held: it is to be
+/// not. `place`: of its key, where it is known already. `longest`: how many bytes a value may have to fit into the answer's datagram. The value is lent while the shard is held: it is to be
 /// copied, or handed to a NIC that reads it where it is kept. `send` is told, too, whether the value was asked for before.
 pub fn answer<R>(
     request: &[u8],
+    place: Option<Place>,
     session: &mut Session<'_>,
     longest: usize,
     send: impl FnOnce(&[u8; HEADER], Content<'_>, bool) -> R,
@@ -75,9 +77,10 @@ pub fn answer<R>(
     let number = u64::from_le_bytes(*fields.last_chunk()?);
     let value_len = u32::from_le_bytes([fields[4], fields[5], fields[6], fields[7]]) as usize;
     let operation = fields[0];
+    let place = |key| place.unwrap_or_else(|| session.place(key));
     let found = match (operation, key_and_value(fields, rest)) {
-        (1, Some((key, _))) if value_len == 0 => get(key, session, longest),
-        (2, Some((key, value))) => Found::none(set(key, value_len, value, session)),
+        (1, Some((key, _))) if value_len == 0 => get(key, place(key), session, longest),
+        (2, Some((key, value))) => Found::none(set(key, place(key), value_len, value, session)),
         _ => Found::none(Status::Malformed),
     };
     let Found { status, value, len, again } = found;
@@ -98,10 +101,12 @@ impl Found<'_> {
     }
 }
 
-fn get<'a>(key: &[u8], session: &'a mut Session<'_>, longest: usize) -> Found<'a> {
-    let (hash, now) = (hash(key), session.now);
-    let shard = session.shard(hash);
-    let Some((id, again)) = shard.read_again(hash, key, now) else { return Found::none(Status::NotFound) };
+fn get<'a>(key: &[u8], place: Place, session: &'a mut Session<'_>, longest: usize) -> Found<'a> {
+    let now = session.now;
+    let shard = session.shard(place);
+    let Some((id, again)) = shard.read_again(place.hash, key, now) else {
+        return Found::none(Status::NotFound);
+    };
     let len = shard.slot(id).value_len();
     if len > longest {
         return Found::none(Status::TooLarge);
@@ -109,11 +114,11 @@ fn get<'a>(key: &[u8], session: &'a mut Session<'_>, longest: usize) -> Found<'a
     Found { status: Status::Done, value: shard.content_to_send(id), len, again }
 }
 
-fn set(key: &[u8], value_len: usize, value: &[u8], session: &mut Session<'_>) -> Status {
+fn set(key: &[u8], place: Place, value_len: usize, value: &[u8], session: &mut Session<'_>) -> Status {
     if !session.fits(key.len(), 0, value_len) {
         return Status::TooLarge;
     }
-    match value.get(..value_len).map(|value| session.update(&Update::set(key, value))) {
+    match value.get(..value_len).map(|value| session.update_at(place, &Update::set(key, value))) {
         None => Status::Malformed,
         Some(Stored::Yes(_)) => Status::Done,
         Some(_) => Status::OutOfMemory,
@@ -136,7 +141,7 @@ mod tests {
                 value.lend(|part| bytes.extend_from_slice(part));
                 (header[1], bytes, header[8])
             };
-            answer(&request, &mut session, 1000, sent).unwrap()
+            answer(&request, None, &mut session, 1000, sent).unwrap()
         };
         assert_eq!(ask(&request(Operation::Get, 3, 0, 1), b"key"), (1, vec![], 1));
         assert_eq!(ask(&request(Operation::Set, 3, 5, 2), b"keyvalue"), (0, vec![], 2));
@@ -146,6 +151,6 @@ mod tests {
         assert_eq!(ask(&request(Operation::Get, 0, 0, 4), b"key").0, Status::Malformed as u8);
         assert_eq!(ask(&request(Operation::Set, 1, 1001, 4), &[b'x'; 1002]).0, 0);
         assert_eq!(ask(&request(Operation::Get, 1, 0, 4), b"x").0, Status::TooLarge as u8);
-        assert!(answer(&[1; 15], &mut session, 1000, |_, _, _| ()).is_none());
+        assert!(answer(&[1; 15], None, &mut session, 1000, |_, _, _| ()).is_none());
     }
 }

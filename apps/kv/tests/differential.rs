@@ -119,7 +119,7 @@ fn draw(below: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
     let mut pick = |from: &[&str]| from[below(from.len())].to_string();
     let key = pick(&["a", "b", "c", "YQ==", "num", "num", "long"]);
     let value = pick(&["", "1", "17", "99", "18446744073709551615", "10   ", "x", "some words", "5\r\n6"]);
-    let time = pick(&["0", "0", "0", "100", "-1", "3000000000", "x"]);
+    let time = pick(&["0", "0", "0", "100", "-1", "x"]);
     let noreply = pick(&["", "", "", " noreply"]);
     let number = pick(&["0", "1", "9", "-1", "x", "18446744073709551615"]);
     let kind = pick(&[
@@ -134,11 +134,9 @@ fn draw(below: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
     let text = match kind.as_str() {
         "store" => {
             let command = pick(&["set", "set", "add", "replace", "append", "prepend"]);
-            format!(
-                "{command} {key} {} {time} {}{noreply}\r\n{value}\r\n",
-                pick(&["0", "7", "x"]),
-                value.len()
-            )
+            // The data of a set that is refused are not taken for commands here: protocol/tests.rs.
+            let time = if time == "x" { "0" } else { &time };
+            format!("{command} {key} {} {time} {}{noreply}\r\n{value}\r\n", pick(&["0", "7"]), value.len())
         }
         "get" => format!("{} {key} b num\r\n", pick(&["get", "gets", "gat 10", "gats 0", "gat x"])),
         "count" => format!("{} {key} {number}{noreply}\r\n", pick(&["incr", "decr"])),
@@ -156,6 +154,7 @@ fn start(options: &[&str]) -> (Store, Server) {
     let mut server = Server::default();
     server.settings.no_flush = options == ["-F"];
     server.settings.no_cas = options == ["-C"];
+    server.settings.memory_limit = true;
     let limits = Limits { cas: !server.settings.no_cas, ..Limits::default() };
     (Store::new(1, &limits, 1_699_999_990), server)
 }

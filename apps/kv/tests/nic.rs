@@ -144,7 +144,7 @@ fn every_protocol_sees_one_store() {
         let key = format!("key{number}");
         let value = vec![number as u8; 400 * number as usize];
         let head = rpc::request(Operation::Set, key.len(), value.len(), number);
-        let port = RPC + (ccnic_kv::store::hash(key.as_bytes()) % 2) as u16;
+        let port = RPC + (ccnic_kv::store::shard_hash(key.as_bytes()) % 2) as u16;
         let answer = datagrams(&mut client, port, &[&head[..], key.as_bytes(), &value].concat(), 1).remove(0);
         assert_eq!((answer.len(), answer[1]), (rpc::HEADER, rpc::Status::Done as u8));
         let head = rpc::request(Operation::Get, key.len(), 0, 77);
@@ -173,7 +173,7 @@ fn a_kept_value_is_seen_and_changed_by_others() {
     let conn = connect(&mut client);
     for number in 0..20u16 {
         let key = format!("key{number}");
-        let own = RPC + (ccnic_kv::store::hash(key.as_bytes()) % 2) as u16;
+        let own = RPC + (ccnic_kv::store::shard_hash(key.as_bytes()) % 2) as u16;
         let other = RPC + u16::from(own == RPC);
         let mut value = vec![number as u8; 1300];
         assert_eq!(ask(&mut client, conn, &set(&key, &value), b"\r\n"), b"STORED\r\n");

@@ -378,3 +378,186 @@ fn tcp_datagrams_and_the_binary_get() {
     assert_eq!(&answer[..count], [&[1, 0, 0, 0, 5, 0, 0, 0, 77, 0, 0, 0, 0, 0, 0, 0][..], b"value"].concat());
     assert!(program.end().success());
 }
+
+#[test]
+fn a_snapshot_follows_no_link_and_is_for_its_user_alone() {
+    let kept = Kept::new();
+    let (program, mut client) = kept.start(&[]);
+    ask(&mut client, &set("secret", b"value"), "\r\n");
+    let precious = kept.folder.path().join("precious");
+    std::fs::write(&precious, b"precious").unwrap();
+    // The name that an earlier version took.
+    let planted = kept.folder.path().join(format!("snapshot.{}.tmp", program.id()));
+    std::os::unix::fs::symlink(&precious, &planted).unwrap();
+    assert!(program.end().success());
+    assert_eq!(std::fs::read(&precious).unwrap(), b"precious");
+    let written = std::fs::symlink_metadata(kept.path()).unwrap();
+    assert!(written.is_file());
+    assert_eq!(std::os::unix::fs::MetadataExt::mode(&written) & 0o777, 0o600);
+    drop(kept.start(&[]));
+}
+
+#[test]
+fn a_snapshot_that_is_no_file_is_refused_at_once() {
+    let kept = Kept::new();
+    assert!(Command::new("mkfifo").arg(kept.path()).status().unwrap().success());
+    let binary = env!("CARGO_BIN_EXE_ccnic-kv");
+    let refused = Command::new(binary).args(["-p", "0", "--snapshot"]).arg(kept.path()).output().unwrap();
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && text.contains("no regular file"), "{text}");
+}
+
+#[test]
+fn a_pid_file_follows_no_link_and_blocks_on_no_pipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let (precious, pid) = (folder.path().join("precious"), folder.path().join("pid"));
+    std::fs::write(&precious, b"precious").unwrap();
+    std::os::unix::fs::symlink(&precious, folder.path().join("pid.tmp")).unwrap();
+    assert!(Command::new("mkfifo").arg(&pid).status().unwrap().success());
+    let program = Program::start(&["-s", "FOLDER/socket", "-P", pid.to_str().unwrap()]);
+    assert_eq!(std::fs::read_to_string(&pid).unwrap(), format!("{}\n", program.id()));
+    assert_eq!(std::fs::read(&precious).unwrap(), b"precious");
+}
+
+#[test]
+fn a_socket_has_its_mode_and_goes_only_with_its_own_server() {
+    let program = Program::start(&["-s", "FOLDER/socket", "-a", "722"]);
+    let mode = |path: &std::path::Path| {
+        std::os::unix::fs::MetadataExt::mode(&std::fs::symlink_metadata(path).unwrap()) & 0o777
+    };
+    // Whatever the umask is.
+    assert_eq!(mode(&program.socket()), 0o722);
+    // Another one has taken the path over.
+    let path = program.socket();
+    std::fs::remove_file(&path).unwrap();
+    let other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    program.signal("TERM");
+    let mut program = program;
+    assert!(program.process.wait().unwrap().success());
+    assert!(path.exists(), "it is the other one's");
+    drop(other);
+}
+
+/// The text in the datagrams of one reply.
+fn reply(socket: &UdpSocket) -> String {
+    let (mut text, mut parts) = (Vec::new(), 1);
+    for part in 0.. {
+        if part >= parts {
+            break;
+        }
+        let mut datagram = [0; 2000];
+        let count = socket.recv(&mut datagram).unwrap();
+        parts = u16::from_be_bytes([datagram[4], datagram[5]]);
+        text.extend_from_slice(&datagram[8..count]);
+    }
+    String::from_utf8(text).unwrap()
+}
+
+#[test]
+fn a_datagram_brings_no_more_than_its_bound_and_streams_are_served_beside() {
+    let (port, udp) = (free_port(), free_port());
+    let program = Program::start(&["-l", "127.0.0.1", "-p", &port, "-U", &udp, "-t", "1"]);
+    let mut client = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    assert_eq!(ask(&mut client, &set("u", &vec![b'u'; 1_000_000]), "\r\n"), "STORED\r\n");
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
+    socket.connect(format!("127.0.0.1:{udp}")).unwrap();
+    // Once 85 MB each.
+    let request = [&b"\0\x01\0\0\0\x01\0\0get"[..], &b" u".repeat(85), b"\r\n"].concat();
+    for _ in 0..20 {
+        socket.send(&request).unwrap();
+        assert_eq!(ask(&mut client, b"mn\r\n", "\r\n"), "MN\r\n");
+        assert_eq!(reply(&socket), "SERVER_ERROR reply too large for datagrams, ask over TCP\r\n");
+    }
+    let stats = ask(&mut client, b"stats\r\n", "END\r\n");
+    let written = stats.lines().find_map(|line| line.strip_prefix("STAT bytes_written ")).unwrap();
+    assert!(written.parse::<u64>().unwrap() < 20 * request.len() as u64, "{stats}");
+    assert!(program.end().success());
+}
+
+/// Callers of the binary get and set who send what is none, too much of it, and read nothing.
+#[test]
+fn hostile_callers_harm_themselves_only() {
+    let (port, rpc_port) = (free_port(), free_port());
+    let program =
+        Program::start(&["-l", "127.0.0.1", "-p", &port, "--rpc-port", &rpc_port, "-t", "1", "-m", "8"]);
+    let mut client = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    assert_eq!(ask(&mut client, &set("good", b"value"), "\r\n"), "STORED\r\n");
+    let hostile = UdpSocket::bind("127.0.0.1:0").unwrap();
+    hostile.connect(format!("127.0.0.1:{rpc_port}")).unwrap();
+    let header = |operation: u8, key: u16, value: u32| {
+        let mut header = [operation, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0];
+        header[2..4].copy_from_slice(&key.to_le_bytes());
+        header[4..8].copy_from_slice(&value.to_le_bytes());
+        header.to_vec()
+    };
+    let with = |header: Vec<u8>, rest: usize| [header, vec![b'x'; rest]].concat();
+    let malformed = [
+        Vec::new(),
+        vec![1; 15],
+        with(header(0, 4, 0), 4),
+        with(header(255, 4, 0), 4),
+        with(header(1, 0, 0), 0),
+        with(header(1, 251, 0), 251),
+        with(header(1, 65_535, 0), 4),
+        with(header(1, 4, 1), 4),
+        with(header(2, 4, u32::MAX), 4),
+        with(header(2, 4, 5), 8),
+        with(header(2, 4, 60_001), 60_004),
+        with(header(2, 250, 65_000), 65_200),
+    ];
+    for round in 0..200u32 {
+        for datagram in &malformed {
+            // What the socket has no room for is lost, as on a wire.
+            let _ = hostile.send(datagram);
+        }
+        // Sets and gets of long values, whose answers nobody takes.
+        let key = round.to_le_bytes();
+        let _ = hostile.send(&[header(2, 4, 40_000), key.to_vec(), vec![b'v'; 40_000]].concat());
+        let _ = hostile.send(&[header(1, 4, 0), key.to_vec()].concat());
+        assert_eq!(ask(&mut client, b"mn\r\n", "\r\n"), "MN\r\n");
+    }
+    let caller = UdpSocket::bind("127.0.0.1:0").unwrap();
+    caller.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let mut answer = [0; 100];
+    // The hostile one's requests may fill the socket still: a caller asks again.
+    let count = loop {
+        let request = [&rpc::request(rpc::Operation::Get, 4, 0, 9)[..], b"xxxx"].concat();
+        caller.send_to(&request, format!("127.0.0.1:{rpc_port}")).unwrap();
+        if let Ok(count) = caller.recv(&mut answer) {
+            break count;
+        }
+    };
+    assert_eq!((count, answer[8]), (rpc::HEADER, 9));
+    assert_eq!(answer[1], rpc::Status::NotFound as u8, "nothing of what was malformed is stored");
+    let stats = ask(&mut client, b"stats\r\n", "END\r\n");
+    let bytes = stats.lines().find_map(|line| line.strip_prefix("STAT bytes ")).unwrap();
+    assert!(bytes.parse::<usize>().unwrap() <= 8 << 20, "{stats}");
+    assert!(program.end().success());
+}
+
+/// Clients whose window is closed: they ask for much and take nothing.
+#[test]
+fn closed_windows_hold_up_nobody() {
+    let port = free_port();
+    let program = Program::start(&["-l", "127.0.0.1", "-p", &port, "-t", "1", "-m", "16"]);
+    let connect = || TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    let mut client = connect();
+    assert_eq!(ask(&mut client, &set("big", &vec![b'b'; 1_000_000]), "\r\n"), "STORED\r\n");
+    let closed: Vec<TcpStream> = (0..50)
+        .map(|_| {
+            let mut stream = connect();
+            rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 4096).unwrap();
+            stream.write_all(&b"get big big big big\r\n".repeat(200)).unwrap();
+            stream
+        })
+        .collect();
+    for number in 0..200 {
+        assert_eq!(ask(&mut client, &set(&format!("k{number}"), &[b'k'; 1000]), "\r\n"), "STORED\r\n");
+        assert!(ask(&mut client, format!("get k{number}\r\n").as_bytes(), "END\r\n").len() > 1000);
+    }
+    drop(closed);
+    // When they are gone, so is what was kept for them.
+    while !ask(&mut client, b"stats\r\n", "END\r\n").contains("STAT curr_connections 1\r\n") {}
+    assert!(program.end().success());
+}

@@ -9,7 +9,8 @@ WITHOUT_MEANING = {"-f", "-n"}
 
 
 def translated(options):
-    rest, out = iter(options), []
+    # memcached lets every client change its limit on memory.
+    rest, out = iter(options), ["--enable-cache-memlimit"]
     for option in rest:
         if option in WITHOUT_MEANING:
             next(rest)

@@ -88,7 +88,7 @@ pub fn kv_datagrams(bytes: &[u8]) {
             });
         } else {
             let longest = usize::from(*kind) * 8;
-            let answered = rpc::answer(datagram, &mut session, longest, |header, value, _| {
+            let answered = rpc::answer(datagram, None, &mut session, longest, |header, value, _| {
                 let mut len = 0;
                 value.lend(|bytes| len += bytes.len());
                 assert!(len <= longest && header[1] <= 4);

@@ -1,8 +1,9 @@
 //! The classic commands that are about the server, and what is no command.
 
 use super::line::Words;
-use super::{BAD_FORMAT, Context, Next, VERSION};
-use crate::number::{signed_32, unsigned_32};
+use super::update::time;
+use super::{BAD_FORMAT, BAD_TIME, Context, Next, VERSION};
+use crate::number::{signed, unsigned_32};
 use std::sync::atomic::Ordering;
 
 /// Executes a command that is not about an item.
@@ -64,25 +65,30 @@ fn flush(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
     if context.server.settings.no_flush {
         return context.answer(quiet, "CLIENT_ERROR flush_all not allowed");
     }
-    let mut delay = 0;
+    let mut at = context.session.now;
     if all.len() != if quiet { 2 } else { 1 } {
-        match signed_32(all[1]) {
-            Some(said) => delay = said,
-            None => return context.answer(quiet, "CLIENT_ERROR invalid exptime argument"),
+        let Some(then) = time(all[1], context.session) else { return context.answer(quiet, BAD_TIME) };
+        if signed(all[1]).is_some_and(|delay| delay > 0) {
+            at = then;
         }
     }
-    let at = if delay > 0 { context.session.expiry(delay) } else { context.session.now };
     context.session.flush(at);
     context.answer(quiet, "OK")
 }
 
 fn memory_limit(word: &[u8], quiet: bool, context: &mut Context<'_, '_>) -> Next {
+    if !context.server.settings.memory_limit {
+        return context.answer(quiet, "CLIENT_ERROR cache_memlimit not allowed");
+    }
     let answer = match unsigned_32(word) {
         None => "ERROR",
         Some(..8) => "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m",
         Some(1_000_000_001..) => "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes",
         Some(megabytes) => {
-            context.session.set_memory((megabytes as usize) << 20);
+            let left = context.left();
+            if !context.session.set_memory((megabytes as usize) << 20, left) {
+                return Next::Again;
+            }
             "OK"
         }
     };

@@ -2,7 +2,8 @@
 
 use super::binary;
 use super::{Activity, BAD_DATA, Context, NO_MEMORY_TO_READ, Next, Output, Server, text};
-use crate::store::Session;
+use crate::store::work::COMMAND;
+use crate::store::{Session, TURN};
 
 /// The longest line of a command other than `get` and `gets`.
 const LONGEST_LINE: usize = 2048;
@@ -21,8 +22,8 @@ enum State {
     First,
     /// In a command line of which so many bytes are known to hold no end. `reserved`: there is memory for a long one.
     Line { searched: usize, reserved: bool },
-    /// In the keys of a get whose line is kept, from this place on.
-    Keys { line: Box<[u8]>, from: usize, reserved: bool },
+    /// In a command whose line is kept and that goes on from this place: [`Next::More`].
+    More { line: Box<[u8]>, from: usize, reserved: bool },
     /// In the data of a command whose line is kept.
     Data { line: Box<[u8]>, data: Vec<u8>, needed: usize, reserved: bool },
     /// In data that nobody wants.
@@ -35,8 +36,9 @@ enum State {
 #[derive(Debug)]
 pub struct Connection {
     state: State,
-    /// How many commands it may still begin: [`Connection::allow`].
+    /// How many commands it may still begin, and what work they may do: [`Connection::allow`].
     allowed: u32,
+    work: usize,
     /// Replies are made until this many bytes wait.
     enough: usize,
 }
@@ -50,12 +52,12 @@ impl Default for Connection {
 impl Connection {
     /// A new client.
     pub fn new() -> Connection {
-        Connection { state: State::First, allowed: u32::MAX, enough: ENOUGH_OUTPUT }
+        Connection { state: State::First, allowed: u32::MAX, work: usize::MAX, enough: ENOUGH_OUTPUT }
     }
 
-    /// The commands of one datagram: all are answered, however long that becomes, up to this many bytes.
+    /// The commands of one datagram, up to this many bytes of replies and the work of one turn.
     pub(super) fn of_datagram(enough: usize) -> Connection {
-        Connection { enough, ..Connection::new() }
+        Connection { enough, work: TURN, ..Connection::new() }
     }
 
     /// True if nothing more is read from this client: once the output is sent, the connection is to be closed.
@@ -65,17 +67,21 @@ impl Connection {
 
     /// True if a command goes on when what waits has been sent, without more input.
     pub fn is_paused(&self) -> bool {
-        matches!(self.state, State::Keys { .. })
+        match &self.state {
+            State::More { .. } => true,
+            State::Data { data, needed, .. } => data.len() == *needed,
+            _ => false,
+        }
     }
 
-    /// It may begin so many commands from now on.
-    pub fn allow(&mut self, commands: u32) {
-        self.allowed = commands;
+    /// It may begin so many commands from now on, and do so much work: `store/work.rs` says what counts.
+    pub fn allow(&mut self, commands: u32, work: usize) {
+        (self.allowed, self.work) = (commands, work);
     }
 
-    /// True if it has begun as many commands as it was allowed to.
+    /// True if its turn is over.
     pub fn is_used_up(&self) -> bool {
-        self.allowed == 0
+        self.allowed == 0 || self.work == 0
     }
 
     /// True if the client owes the rest of a command.
@@ -94,7 +100,7 @@ impl Connection {
 
     /// Executes what is whole of `input` and puts the replies. Returns how many bytes were used up; the others are to be given again with
     /// what follows them. It stops early when much output waits: call it again when that has been sent, also without more input. It stops,
-    /// too, when the client is used up.
+    /// too, when the client's turn is over.
     pub fn advance(
         &mut self,
         input: &[u8],
@@ -104,11 +110,11 @@ impl Connection {
     ) -> usize {
         let mut used = 0;
         while !self.is_closed() && !self.is_used_up() && out.len() < self.enough {
-            let mut context = Context { session, out, server, enough: self.enough };
-            match self.step(&input[used..], &mut context) {
-                Some(count) => used += count,
-                None => break,
-            }
+            let (work, before) = (self.work, (session.spent(), out.len()));
+            let mut context = Context { session, out, server, enough: self.enough, work, before };
+            let Some(count) = self.step(&input[used..], &mut context) else { break };
+            self.work = self.work.saturating_sub(COMMAND + count + context.spent());
+            used += count;
         }
         if self.is_closed() { input.len() } else { used }
     }
@@ -146,8 +152,8 @@ impl Connection {
                 }
                 Some(self.command(&input[..end], &input[end + 1..], context))
             }
-            State::Keys { line, from, .. } => {
-                if let Next::Keys(next) = text::get(line_without_end(line), Some(*from), context) {
+            State::More { line, from, .. } => {
+                if let Next::More(next) = text::go_on(line_without_end(line), *from, context) {
                     *from = next;
                 } else {
                     self.end_line(context.session);
@@ -167,6 +173,7 @@ impl Connection {
                 data.extend_from_slice(&input[..now]);
                 if data.len() == *needed {
                     self.finish_data(context);
+                    return Some(now);
                 }
                 (now > 0).then_some(now)
             }
@@ -190,16 +197,21 @@ impl Connection {
     fn command(&mut self, line: &[u8], rest: &[u8], context: &mut Context<'_, '_>) -> usize {
         self.allowed -= 1;
         let next = text::command(line_without_end(line), rest, context);
-        if let Next::Keys(from) = next {
+        if next == Next::Again {
+            self.allowed += 1;
+            self.work = 0;
+            return 0;
+        }
+        if let Next::More(from) = next {
             let reserved = matches!(self.state, State::Line { reserved: true, .. });
-            self.state = State::Keys { line: line.into(), from, reserved };
+            self.state = State::More { line: line.into(), from, reserved };
             return line.len() + 1;
         }
         if matches!(self.state, State::Line { reserved: true, .. }) {
             self.end_line(context.session);
         }
         match next {
-            Next::Command | Next::Keys(_) => {}
+            Next::Command | Next::More(_) | Next::Again => {}
             Next::Took(count) => return line.len() + 1 + count,
             Next::Skip(count) => self.state = State::Skip(count),
             Next::Close => self.state = State::Closed,
@@ -224,13 +236,19 @@ impl Connection {
         let State::Data { line, data, needed, reserved } = std::mem::replace(&mut self.state, LINE) else {
             return;
         };
+        let next = text::command(line_without_end(&line), &data, context);
+        if next == Next::Again {
+            self.state = State::Data { line, data, needed, reserved };
+            self.work = 0;
+            return;
+        }
         if reserved {
             context.session.store().give_back(needed);
         }
-        match text::command(line_without_end(&line), &data, context) {
+        match next {
             Next::Took(_) | Next::Command => {}
             // The limits may have changed since the line was read.
-            Next::Data(_) | Next::Skip(_) | Next::Keys(_) => context.say(BAD_DATA),
+            Next::Data(_) | Next::Skip(_) | Next::More(_) | Next::Again => context.say(BAD_DATA),
             Next::Close => self.state = State::Closed,
         }
     }
@@ -239,7 +257,7 @@ impl Connection {
     pub fn end(&mut self, session: &Session<'_>) {
         match std::mem::replace(&mut self.state, State::Closed) {
             State::Data { needed, reserved: true, .. } => session.store().give_back(needed),
-            State::Line { reserved: true, .. } | State::Keys { reserved: true, .. } => {
+            State::Line { reserved: true, .. } | State::More { reserved: true, .. } => {
                 session.store().give_back(LONGEST_GET);
             }
             _ => {}

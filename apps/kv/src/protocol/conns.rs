@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Context;
 use super::stats::put;
+use super::{Context, Next};
+use crate::store::work::KEY;
 
 /// One end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,23 +116,39 @@ impl Drop for Listed {
     }
 }
 
-/// `stats conns`. The numbers before the colons are where memcached has file descriptors: connections through a NIC have none.
-pub(super) fn conns(context: &mut Context<'_, '_>) {
-    let all: Vec<_> =
-        context.server.connections.lock().iter().map(|(number, entry)| (*number, entry.clone())).collect();
-    for (number, entry) in all {
-        let activity = entry.activity.load(Ordering::Relaxed);
-        let since = context.session.now.saturating_sub(entry.heard.load(Ordering::Relaxed));
-        if matches!(entry.address, Endpoint::Udp(_)) {
-            put(context, &format!("{number}:UDP"), "UDP");
+/// Connections that are told of in one step.
+const AT_ONCE: usize = 64;
+
+/// `stats conns`, from this number on. The numbers before the colons are where memcached has file descriptors: connections through a NIC have none.
+pub(super) fn conns(mut from: usize, context: &mut Context<'_, '_>) -> Next {
+    loop {
+        let list = context.server.connections.lock();
+        let next: Vec<_> =
+            list.range(from..).take(AT_ONCE).map(|(number, entry)| (*number, entry.clone())).collect();
+        drop(list);
+        let Some((last, _)) = next.last() else { return context.answer(false, "END") };
+        from = last + 1;
+        context.session.charge(next.len() * KEY);
+        next.iter().for_each(|(number, entry)| conn(*number, entry, context));
+        if context.is_enough() {
+            return Next::More(from);
         }
-        put(context, &format!("{number}:addr"), &entry.address);
-        if let Some(server) = &entry.server {
-            put(context, &format!("{number}:listen_addr"), server);
-        }
-        put(context, &format!("{number}:state"), NAMES[usize::from(activity) % NAMES.len()]);
-        put(context, &format!("{number}:secs_since_last_cmd"), since);
     }
+}
+
+/// One connection.
+fn conn(number: usize, entry: &Entry, context: &mut Context<'_, '_>) {
+    let activity = entry.activity.load(Ordering::Relaxed);
+    let since = context.session.now.saturating_sub(entry.heard.load(Ordering::Relaxed));
+    if matches!(entry.address, Endpoint::Udp(_)) {
+        put(context, &format!("{number}:UDP"), "UDP");
+    }
+    put(context, &format!("{number}:addr"), &entry.address);
+    if let Some(server) = &entry.server {
+        put(context, &format!("{number}:listen_addr"), server);
+    }
+    put(context, &format!("{number}:state"), NAMES[usize::from(activity) % NAMES.len()]);
+    put(context, &format!("{number}:secs_since_last_cmd"), since);
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use super::base64::{Decoded, decode};
 use super::line::Words;
-use crate::number::{signed_32, unsigned, unsigned_32};
+use super::update::time;
+use crate::number::{unsigned, unsigned_32};
 use crate::store::{MAX_KEY, Session};
 
 /// As many words as a meta command may have, its name and the end of the line counted.
@@ -87,8 +88,10 @@ impl<'a> Flags<'a> {
                 None => return Take::Bad(Some("CLIENT_ERROR error decoding key")),
             },
             b'N' | b'T' | b'R' => {
-                let Some(said) = signed_32(token) else { return Take::Bad(Some(BAD_TOKEN)) };
-                let time = Some(session.expiry(said));
+                let time = time(token, session);
+                if time.is_none() {
+                    return Take::Bad(Some(BAD_TOKEN));
+                }
                 match letter {
                     b'N' => self.vivify = time,
                     b'T' => self.expires = time,

@@ -3,9 +3,9 @@
 use super::flags::{Flags, OPAQUE_TOO_LONG, check};
 use super::line::Words;
 use super::{BAD_FORMAT, Context, Next, Output, base64};
+use crate::store::MAX_KEY;
 use crate::store::shard::Shard;
 use crate::store::slot::{BINARY_KEY, FETCHED, STALE, Slot, TOKEN_SENT};
-use crate::store::{MAX_KEY, hash};
 
 /// A key as a flag of an answer.
 pub(super) fn put_key(out: &mut Output, key: &[u8], binary: bool) {
@@ -58,15 +58,15 @@ pub(super) fn get(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
         Err(error) => return context.answer(false, error),
     };
     let (key, now) = (flags.key(), context.session.now);
-    let hash = hash(key);
-    let shard = context.session.shard(hash);
-    let mut found = shard.find(hash, key, now);
+    let place = context.session.place(key);
+    let shard = context.session.shard(place);
+    let mut found = shard.find(place.hash, key, now);
     let hit = found.is_some();
     let mut won = false;
     if found.is_none()
         && let Some(expires) = flags.vivify
     {
-        found = shard.vivify(hash, key, 0, flags.new_cas, now);
+        found = shard.vivify(place.hash, key, 0, flags.new_cas, now);
         if let Some(id) = found {
             shard.slot_mut(id).expires = expires;
             won = true;
@@ -191,9 +191,9 @@ pub(super) fn delete(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
         return context.answer(false, OPAQUE_TOO_LONG);
     }
     let (key, now) = (flags.key(), context.session.now);
-    let hash = hash(key);
-    let shard = context.session.shard(hash);
-    let found = shard.find(hash, key, now);
+    let place = context.session.place(key);
+    let shard = context.session.shard(place);
+    let found = shard.find(place.hash, key, now);
     let status = match found {
         None => {
             shard.counters.delete_misses += 1;
@@ -235,11 +235,11 @@ pub(super) fn debug(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
         Some(Some(key)) => key.bytes(),
         Some(None) => return context.answer(false, BAD_FORMAT),
     };
-    let (hash, now) = (hash(key), context.session.now);
-    let shard = context.session.shard(hash);
+    let (place, now) = (context.session.place(key), context.session.now);
+    let shard = context.session.shard(place);
     shard.counters.cmd_meta += 1;
     let has_cas = shard.has_cas;
-    let Some(id) = shard.find(hash, key, now) else { return context.answer(false, "EN") };
+    let Some(id) = shard.find(place.hash, key, now) else { return context.answer(false, "EN") };
     let slot = shard.slot(id);
     let out = &mut *context.out;
     out.put(b"ME ");

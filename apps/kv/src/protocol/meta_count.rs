@@ -3,7 +3,7 @@
 use super::flags::{Flags, OPAQUE_TOO_LONG};
 use super::line::Words;
 use super::{Context, Next, meta};
-use crate::store::{Counted, Decimal, Delta, Update, hash};
+use crate::store::{Counted, Decimal, Delta, Update};
 
 /// `ma key flags`
 pub(super) fn count(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
@@ -42,10 +42,10 @@ struct Added {
 /// The new number; otherwise the status or the error.
 fn add(flags: &Flags<'_>, down: bool, context: &mut Context<'_, '_>) -> Result<Added, &'static str> {
     let (key, now) = (flags.key(), context.session.now);
-    let (hash, largest) = (hash(key), context.session.store().largest());
-    let shard = context.session.shard(hash);
+    let (place, largest) = (context.session.place(key), context.session.store().largest());
+    let shard = context.session.shard(place);
     let delta = Delta { down, by: flags.delta, compare: flags.compare.unwrap_or(0), new_cas: flags.new_cas };
-    match shard.count(hash, key, delta, now) {
+    match shard.count(place.hash, key, delta, now) {
         Counted::Number(number, id) => Ok(Added { number, id, created: false }),
         Counted::NotNumeric => Err("CLIENT_ERROR cannot increment or decrement non-numeric value"),
         Counted::OutOfMemory => Err("SERVER_ERROR out of memory"),
@@ -57,8 +57,8 @@ fn add(flags: &Flags<'_>, down: bool, context: &mut Context<'_, '_>) -> Result<A
             }
             let text = Decimal::new(flags.initial);
             let new = Update { new_cas: flags.new_cas, ..Update::set(key, text.as_bytes()) };
-            shard.store(hash, &new, largest, now);
-            let id = shard.find(hash, key, now);
+            shard.store(place.hash, &new, largest, now);
+            let id = shard.find(place.hash, key, now);
             id.map(|id| Added { number: flags.initial, id, created: true })
                 .ok_or("SERVER_ERROR Out of memory allocating new item")
         }
@@ -67,7 +67,7 @@ fn add(flags: &Flags<'_>, down: bool, context: &mut Context<'_, '_>) -> Result<A
 
 fn answer(flags: &Flags<'_>, added: &Added, context: &mut Context<'_, '_>) {
     let now = context.session.now;
-    let shard = context.session.shard(hash(flags.key()));
+    let shard = context.session.shard(context.session.place(flags.key()));
     let (out, slot) = (&mut *context.out, shard.slot_mut(added.id));
     let mark = out.mark();
     let text = Decimal::new(added.number);

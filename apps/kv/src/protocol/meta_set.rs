@@ -2,7 +2,7 @@
 
 use super::flags::{Flags, OPAQUE_TOO_LONG, check};
 use super::line::Words;
-use super::update::{length, too_large};
+use super::update::{length, make_room, refused, too_large};
 use super::{BAD_DATA, BAD_FORMAT, Context, NO_MEMORY, Next, TOO_LARGE, meta};
 use crate::store::{Mode, Stored, Update};
 
@@ -12,34 +12,32 @@ pub(super) fn set(words: &Words<'_>, rest: &[u8], context: &mut Context<'_, '_>)
     if all.len() < 2 {
         return context.error();
     }
-    if let Err(error) = check(words, "CLIENT_ERROR options flags too long") {
-        return context.answer(false, error);
-    }
-    let Some(len) = all.get(2).and_then(|word| length(word)) else {
-        return context.answer(false, BAD_FORMAT);
-    };
-    let needed = len + 2;
-    // From here on the length is known: whatever is wrong, the data are not taken for commands.
-    let flags = match parse(words, context) {
-        Ok(flags) => flags,
+    let parsed = check(words, "CLIENT_ERROR options flags too long").and_then(|()| {
+        let len = all.get(2).and_then(|word| length(word)).ok_or(BAD_FORMAT)?;
+        Ok((parse(words, context)?, len))
+    });
+    let (flags, len) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => {
             context.answer(false, error);
-            return Next::Skip(needed);
+            return refused(all.get(2));
         }
     };
     let update = update(&flags);
     if !context.session.fits(update.key.len(), update.flags, len) {
         too_large(context.session, update.key, true);
         context.answer(false, TOO_LARGE);
-        return Next::Skip(needed);
+        return refused(all.get(2));
     }
+    let needed = len + 2;
     let Some(data) = rest.get(..needed) else { return Next::Data(needed) };
     let Some(value) = data.strip_suffix(b"\r\n") else {
         context.session.count_set(update.key, update.flags, len);
         context.answer(false, BAD_DATA);
         return Next::Took(needed);
     };
-    let stored = context.session.update(&Update { value, ..update });
+    let Some(place) = make_room(&update, len, context) else { return Next::Again };
+    let stored = context.session.update_at(place, &Update { value, ..update });
     answer(&flags, stored, context);
     Next::Took(needed)
 }

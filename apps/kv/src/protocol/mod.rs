@@ -53,6 +53,9 @@ pub(crate) struct Context<'a, 's> {
     pub(crate) server: &'a Server,
     /// Replies are made until this many bytes wait.
     pub(crate) enough: usize,
+    /// Work that is left of the turn, and what of the session's and of the output's was there before.
+    pub(crate) work: usize,
+    pub(crate) before: (usize, usize),
 }
 
 /// What commands know of the server around them.
@@ -77,8 +80,11 @@ pub(crate) enum Next {
     Took(usize),
     /// This many bytes of data belong to it; it is to be called again when they are there.
     Data(usize),
-    /// The keys from this place of the line on, when what waits has been sent.
-    Keys(usize),
+    /// The same command goes on from this place: of its line, or of what it tells. It is called again, in another turn or when what waits
+    /// has been sent.
+    More(usize),
+    /// The same command once more, with its data, in another turn: it has used this one up.
+    Again,
     /// This many bytes are to be thrown away.
     Skip(usize),
     /// Nothing: the connection ends when the replies are sent.
@@ -86,6 +92,21 @@ pub(crate) enum Next {
 }
 
 impl Context<'_, '_> {
+    /// The work of this step so far: the store's, and what it has put.
+    fn spent(&self) -> usize {
+        self.session.spent() - self.before.0 + self.out.len().saturating_sub(self.before.1)
+    }
+
+    /// Work that is left.
+    fn left(&self) -> usize {
+        self.work.saturating_sub(self.spent())
+    }
+
+    /// A command that can go on later stops here.
+    fn is_enough(&self) -> bool {
+        self.out.len() >= self.enough || self.left() == 0
+    }
+
     /// A reply of one line.
     fn say(&mut self, line: &str) {
         self.out.put(line.as_bytes());
@@ -106,6 +127,7 @@ impl Context<'_, '_> {
 }
 
 const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
+const BAD_TIME: &str = "CLIENT_ERROR invalid exptime argument";
 const BAD_DATA: &str = "CLIENT_ERROR bad data chunk";
 const NO_MEMORY_TO_READ: &str = "SERVER_ERROR out of memory reading request";
 const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";

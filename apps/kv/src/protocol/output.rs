@@ -146,9 +146,9 @@ mod tests {
             let mut out = Output::new();
             for part in ["ab", "", "c"] {
                 out.put(part.as_bytes());
-                let hash = crate::store::hash(b"k");
-                let id = session.shard(hash).find(hash, b"k", 100).unwrap();
-                out.value(session.shard(hash), id);
+                let place = session.place(b"k");
+                let id = session.shard(place).find(place.hash, b"k", 100).unwrap();
+                out.value(session.shard(place), id);
             }
             out.put(b"END");
             let mut seen = Vec::new();
@@ -173,9 +173,9 @@ mod tests {
         out.put(b"a");
         let mark = out.mark();
         out.put(b"b");
-        let hash = crate::store::hash(b"k");
-        let id = session.shard(hash).find(hash, b"k", 100).unwrap();
-        out.value(session.shard(hash), id);
+        let place = session.place(b"k");
+        let id = session.shard(place).find(place.hash, b"k", 100).unwrap();
+        out.value(session.shard(place), id);
         out.back_to(mark);
         assert_eq!((out.len(), out.segments().count()), (1, 1));
     }

@@ -26,6 +26,8 @@ pub struct Settings {
     pub connections: usize,
     pub no_eviction: bool,
     pub no_flush: bool,
+    /// Clients may change the limit on memory.
+    pub memory_limit: bool,
     pub idle_timeout: u32,
     pub verbosity: AtomicU32,
     /// The processor time of the process so far, for itself and in the system. None: it is not told.
@@ -39,7 +41,7 @@ pub(super) fn settings(context: &mut Context<'_, '_>) {
     let yes = |is| if is { "yes" } else { "no" };
     let started = context.server.counters.started.load(Ordering::Relaxed);
     let oldest = context.session.totals().flushed_before.saturating_sub(started);
-    let sized = context.session.sizes().is_some();
+    let sized = context.session.tracks_sizes();
     put(context, "maxbytes", context.session.store().memory());
     put(context, "maxconns", settings.connections);
     put(context, "tcpport", settings.port);
@@ -72,7 +74,7 @@ pub(super) fn settings(context: &mut Context<'_, '_>) {
     put(context, "tail_repair_time", 0);
     put(context, "flush_enabled", yes(!settings.no_flush));
     put(context, "dump_enabled", yes(false));
-    put(context, "hash_algorithm", "xxh3");
+    put(context, "hash_algorithm", "siphash13");
     put(context, "lru_maintainer_thread", yes(false));
     put(context, "lru_segmented", yes(false));
     put(context, "temp_lru", yes(false));

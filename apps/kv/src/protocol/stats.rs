@@ -49,6 +49,9 @@ impl ServerCounters {
     }
 }
 
+/// Lines of `stats sizes` that are made in one step.
+const SIZES_AT_ONCE: usize = 256;
+
 pub(super) fn put(context: &mut Context<'_, '_>, name: &str, value: impl std::fmt::Display) {
     context.say(&format!("STAT {name} {value}"));
 }
@@ -61,7 +64,7 @@ pub(super) fn stats(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
         Some(b"settings") => settings(context),
         Some(b"items") => items(context),
         Some(b"slabs") => slabs(context),
-        Some(b"sizes") => sizes(context),
+        Some(b"sizes") => return sizes(0, context),
         // These two answers have no END, as memcached's.
         Some(what @ (b"sizes_enable" | b"sizes_disable")) => {
             let on = what == b"sizes_enable";
@@ -74,7 +77,7 @@ pub(super) fn stats(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
             put(context, "sizes_status", if on { "enabled" } else { "disabled" });
             return Next::Command;
         }
-        Some(b"conns") => conns(context),
+        Some(b"conns") => return conns(0, context),
         Some(b"reset") => {
             context.session.reset_counters();
             context.server.counters.reset();
@@ -253,10 +256,25 @@ fn slabs(context: &mut Context<'_, '_>) {
     put(context, "total_malloced", totals.bytes);
 }
 
-/// `stats sizes`
-fn sizes(context: &mut Context<'_, '_>) {
-    let Some(sizes) = context.session.sizes() else { return put(context, "sizes_status", "disabled") };
-    for (step, count) in sizes.iter().enumerate().filter(|(_, count)| **count > 0) {
-        put(context, &(step * SIZE_STEP).to_string(), count);
+/// Goes on after [`Next::More`].
+pub(super) fn go_on(words: &Words<'_>, from: usize, context: &mut Context<'_, '_>) -> Next {
+    if words.get().get(1) == Some(&&b"conns"[..]) { conns(from, context) } else { sizes(from, context) }
+}
+
+/// `stats sizes`, from this step on.
+fn sizes(mut from: usize, context: &mut Context<'_, '_>) -> Next {
+    loop {
+        let Some(sizes) = context.session.sizes(from, SIZES_AT_ONCE) else {
+            put(context, "sizes_status", "disabled");
+            return context.answer(false, "END");
+        };
+        let Some((last, _)) = sizes.last_key_value() else { return context.answer(false, "END") };
+        from = last + 1;
+        for (step, count) in &sizes {
+            put(context, &(step * SIZE_STEP).to_string(), count);
+        }
+        if context.is_enough() {
+            return Next::More(from);
+        }
     }
 }

@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::udp::{Frames, HEADER, LONGEST};
+use super::udp::{Frames, HEADER, LONGEST, LONGEST_REPLY, REPLY_TOO_LARGE};
 use super::*;
-use crate::store::{Limits, Store};
+use crate::store::{Limits, Store, TURN, Update, work};
 
 const NOW: u32 = 1_700_000_000;
 
@@ -225,4 +225,210 @@ fn flush_all_may_be_forbidden() {
     Connection::new().advance(b"set a 0 0 1\r\nx\r\nflush_all\r\nget a\r\n", &mut session, &server, &mut out);
     let said = out.segments().flatten().copied().collect::<Vec<u8>>();
     assert_eq!(said, b"STORED\r\nCLIENT_ERROR flush_all not allowed\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
+}
+
+/// Whatever is wrong with a set, its data are not commands: a proxy in front of the store has read the same length.
+#[test]
+fn the_data_of_a_refused_set_are_never_commands() {
+    let data = "flush_all\r\n";
+    let long = "k".repeat(251);
+    for line in [
+        "set k 0 x LEN",
+        "set k x 0 LEN",
+        "set k -1 0 LEN",
+        "set k 4294967296 0 LEN",
+        "set k 0 4294967296 LEN",
+        "set k 0 9223372036854775808 LEN",
+        "set k 0 0 LEN 1 1",
+        "set k 0 0 LEN noreply noreply noreply",
+        "set LONG 0 0 LEN",
+        "add LONG 0 0 LEN noreply",
+        "cas k 0 0 LEN",
+        "cas k 0 0 LEN x",
+        "cas k 0 0 LEN 18446744073709551616",
+        "ms LONG LEN",
+        "ms k LEN F4294967296",
+        "ms k LEN T4294967296",
+        "ms k LEN MX",
+        "ms k LEN S S",
+        "ms k LEN a b c d e f g h i j k l m n o p q r s t u v w x y z",
+        "ms k LEN Oxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+    ] {
+        for spelled in ["9", "+9", "009"] {
+            let line = line.replace("LONG", &long).replace("LEN", spelled);
+            let answer = ask(format!("{line}\r\n{data}mn\r\n").as_bytes());
+            assert!(answer.ends_with("MN\r\n") && !answer.contains("OK"), "{line}: {answer}");
+            assert!(answer.lines().count() <= 2, "{line}: {answer}");
+        }
+    }
+}
+
+#[test]
+fn no_length_is_cut() {
+    // As many bytes are passed over as the number says; memcached takes 4294967297 for 1.
+    for line in ["set k 0 0 4294967297", "ms k 4294967297", "set k 0 0 18446744073709551613"] {
+        let (answer, closed) = answers(&store(), &[format!("{line}\r\nx\r\nflush_all\r\nmn\r\n").as_bytes()]);
+        assert_eq!((&answer[..], closed), (format!("{TOO_LARGE}\r\n").as_bytes(), false), "{line}");
+    }
+    // Nobody knows where these end.
+    for line in
+        ["set k 0 0 18446744073709551615", "ms k 99999999999999999999", "set k x 0 99999999999999999999"]
+    {
+        let (answer, closed) = answers(&store(), &[format!("{line}\r\nx\r\nflush_all\r\n").as_bytes()]);
+        assert_eq!((&answer[..], closed), (format!("{BAD_FORMAT}\r\n").as_bytes(), true), "{line}");
+    }
+    // What is no number announces no data.
+    assert_eq!(
+        ask(b"set k 0 0 -5\r\nmn\r\nset k 0 0 5x\r\nmn\r\n"),
+        format!("{BAD_FORMAT}\r\nMN\r\n").repeat(2)
+    );
+    // Times after 2038 are times.
+    assert_eq!(ask(b"set k 0 4000000000 1\r\nx\r\nmg k s\r\n"), "STORED\r\nHD s1\r\n");
+    assert_eq!(ask(b"touch k 4294967296\r\n"), format!("{BAD_TIME}\r\n"));
+    assert_eq!(ask(b"verbosity 4294967296\r\n"), format!("{BAD_FORMAT}\r\n"));
+}
+
+#[test]
+fn a_limit_on_memory_is_the_operators() {
+    let (store, mut server) = (store(), Server::default());
+    let mut say = |server: &Server| {
+        let (mut connection, mut out) = (Connection::new(), Output::new());
+        connection.advance(b"cache_memlimit 1000000\r\n", &mut store.session(NOW), server, &mut out);
+        (out.segments().flatten().copied().collect::<Vec<u8>>(), store.memory() >> 20)
+    };
+    assert_eq!(say(&server), (b"CLIENT_ERROR cache_memlimit not allowed\r\n".to_vec(), 8));
+    server.settings.memory_limit = true;
+    assert_eq!(say(&server), (b"OK\r\n".to_vec(), 1_000_000));
+}
+
+/// The turns that a request takes, each of which lets go of the shard, and the answer.
+fn turns(store: &Store, server: &Server, request: &[u8]) -> (Vec<usize>, Vec<u8>) {
+    let (mut connection, mut out, mut answer) = (Connection::new(), Output::new(), Vec::new());
+    let (mut used, mut turns) = (0, Vec::new());
+    loop {
+        connection.allow(u32::MAX, TURN);
+        let mut session = store.session(NOW);
+        used += connection.advance(&request[used..], &mut session, server, &mut out);
+        turns.push(session.spent());
+        answer.extend(out.segments().flatten());
+        let more = !out.is_empty() || connection.is_used_up();
+        out.clear();
+        session.check();
+        if !more {
+            connection.end(&session);
+            return (turns, answer);
+        }
+    }
+}
+
+#[test]
+fn a_turn_is_bounded_in_keys_also_in_those_that_are_not_there() {
+    let (store, server) = (store(), Server::default());
+    let keys = |count: u32| (0..count).map(|n| format!(" k{n}")).collect::<String>();
+    let most = TURN + 30 * work::KEY;
+    for request in [
+        // One line of misses, and many commands without answers.
+        format!("get{}\r\n", keys(20_000)),
+        format!("gat 0{}\r\n", keys(300)).repeat(60),
+        (0..20_000).map(|n| format!("mg k{n} q\r\n")).collect(),
+        (0..20_000).map(|n| format!("md k{n} q\r\n")).collect(),
+        (0..20_000).map(|n| format!("delete k{n} noreply\r\n")).collect(),
+        (0..20_000).map(|n| format!("set k{n} 0 0 1 noreply\r\nx\r\n")).collect(),
+        (0..20_000).map(|n| format!("touch k{n} 0 noreply\r\n")).collect(),
+        (0..20_000).map(|n| format!("incr k{n} 1 noreply\r\n")).collect(),
+    ] {
+        let (turns, _) = turns(&store, &server, request.as_bytes());
+        assert!(turns.iter().all(|spent| *spent <= most), "{:.20}: {:?}", request, turns.iter().max());
+        assert!(turns.len() >= 18 * work::KEY * 1000 / TURN, "{:.20}: {} turns", request, turns.len());
+    }
+}
+
+#[test]
+fn a_turn_is_bounded_in_bytes_also_in_those_that_are_moved_within() {
+    let (store, server) = (store(), Server::default());
+    let set = [b"set n 0 0 500000\r\n1", " ".repeat(499_999).as_bytes(), b"\r\n"].concat();
+    turns(&store, &server, &set);
+    // Each copies the value, or looks through it.
+    for request in [
+        "append n 0 0 0 noreply\r\n\r\n",
+        "incr n 1 noreply\r\n",
+        "prepend n 0 0 1 noreply\r\nx\r\n",
+        "incr n 1 noreply\r\n",
+    ] {
+        let (turns, _) = turns(&store, &server, request.repeat(50).as_bytes());
+        assert!(turns.len() > 12, "{request}: {} turns", turns.len());
+        assert!(turns.iter().all(|spent| *spent < TURN + 1_600_000), "{request}: {turns:?}");
+    }
+    // Long answers to short commands.
+    let (turns, answer) = turns(&store, &server, &b"stats\r\n".repeat(500));
+    assert!(turns.len() > 8 && answer.len() > 500_000, "{} turns", turns.len());
+}
+
+#[test]
+fn a_long_set_takes_many_items_away_in_turns() {
+    let (store, server) = (store(), Server::default());
+    let mut session = store.session(NOW);
+    for number in 0..80_000u32 {
+        session.update(&Update::set(&number.to_le_bytes(), b"x"));
+    }
+    drop(session);
+    let set = [b"set long 0 0 1000000\r\n", &[b'v'; 1_000_000][..], b"\r\nget long\r\n"].concat();
+    let (turns, answer) = turns(&store, &server, &set);
+    assert!(turns.len() > 5 && turns.iter().all(|spent| *spent < TURN + 2_100_000), "{turns:?}");
+    assert!(answer.starts_with(b"STORED\r\nVALUE long 0 1000000\r\n") && answer.ends_with(b"END\r\n"));
+}
+
+#[test]
+fn stats_of_many_are_told_in_turns() {
+    let (store, server) = (store(), Server::default());
+    let listed = |_| server.connections.add(Endpoint::Unnamed, None, NOW);
+    let all: Vec<Listed> = (0..5000).map(listed).collect();
+    let (turns_of, answer) = turns(&store, &server, b"stats conns\r\nmn\r\n");
+    assert!(turns_of.len() > 4, "{turns_of:?}");
+    let text = String::from_utf8(answer).unwrap();
+    assert_eq!(text.matches(":state ").count(), 5000);
+    assert!(text.ends_with("END\r\nMN\r\n"));
+    drop(all);
+    turns(&store, &server, b"stats sizes_enable\r\n");
+    for number in 0..1000usize {
+        let key = number.to_le_bytes();
+        store.session(NOW).update(&Update::set(&key, &vec![b'x'; 32 * number % 7777]));
+    }
+    let (_, answer) = turns(&store, &server, b"stats sizes\r\nmn\r\n");
+    let text = String::from_utf8(answer).unwrap();
+    let counted: usize = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("STAT ")?.split(' ').nth(1)?.parse::<usize>().ok())
+        .sum();
+    assert_eq!(counted, 1000, "{text}");
+    assert!(text.ends_with("END\r\nMN\r\n"));
+}
+
+#[test]
+fn a_reply_in_datagrams_is_bounded() {
+    let head: &[u8] = &[0, 1, 0, 0, 0, 1, 0, 0];
+    let (store, server, mut frames) = (store(), Server::default(), Frames::new(LONGEST));
+    let mut reply = |commands: &[u8]| {
+        let (mut session, mut sent) = (store.session(NOW), Vec::new());
+        frames.answer(&[head, commands].concat(), &mut session, &server, |datagram| {
+            sent.extend_from_slice(&datagram[HEADER..]);
+        });
+        (String::from_utf8(sent).unwrap(), session.spent())
+    };
+    store.session(NOW).update(&Update::set(b"u", &[b'u'; 60_000]));
+    store.session(NOW).update(&Update::set(b"long", &[b'u'; 900_000]));
+    let whole = reply(b"get u\r\n").0;
+    assert!(whole.len() <= LONGEST_REPLY && whole.ends_with("END\r\n"));
+    let refusal = format!("{REPLY_TOO_LARGE}\r\n");
+    assert_eq!(reply(b"get long\r\n").0, refusal);
+    assert_eq!(reply(&[b"get", &b" u".repeat(85)[..], b"\r\n"].concat()).0, refusal);
+    assert_eq!(reply(&b"get u\r\n".repeat(85)).0, refusal);
+    assert_eq!(reply(&b"stats\r\n".repeat(60)).0, refusal);
+    // So is the work, where there is nothing to send: a datagram holds 64 KiB.
+    for commands in [[b"get", &b" m".repeat(30_000)[..], b"\r\n"].concat(), b"mg m q\r\n".repeat(7000)] {
+        let (answer, spent) = reply(&commands);
+        assert_eq!(answer, refusal);
+        assert!(spent < TURN + 30 * work::KEY, "{spent}");
+    }
+    assert_eq!(reply(b"get m\r\n").0, "END\r\n");
 }

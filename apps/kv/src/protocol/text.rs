@@ -1,9 +1,10 @@
 //! Which command a line is; the classic commands that read or delete items.
 
 use super::line::Words;
-use super::{BAD_FORMAT, Context, Next, admin, meta, meta_count, meta_set, stats, update};
-use crate::number::{signed_32, unsigned};
-use crate::store::{Counted, Delta, MAX_KEY, Mode, hash};
+use super::update::time;
+use super::{BAD_FORMAT, BAD_TIME, Context, Next, admin, meta, meta_count, meta_set, stats, update};
+use crate::number::unsigned;
+use crate::store::{Counted, Delta, MAX_KEY, Mode};
 
 /// Executes a command line. `rest` is what follows it, where the command's data are.
 pub(super) fn command(line: &[u8], rest: &[u8], context: &mut Context<'_, '_>) -> Next {
@@ -41,8 +42,16 @@ pub(super) fn no_memory(line: &[u8], context: &mut Context<'_, '_>) {
     context.answer(quiet, super::NO_MEMORY);
 }
 
-/// `get`, `gets`, `gat`, `gats`: any number of keys. `from`: where to go on in the line, after [`Next::Keys`].
-pub(super) fn get(line: &[u8], from: Option<usize>, context: &mut Context<'_, '_>) -> Next {
+/// Goes on with a command after [`Next::More`].
+pub(super) fn go_on(line: &[u8], from: usize, context: &mut Context<'_, '_>) -> Next {
+    if line.trim_ascii_start().starts_with(b"stats") {
+        return stats::go_on(&Words::new(line), from, context);
+    }
+    get(line, Some(from), context)
+}
+
+/// `get`, `gets`, `gat`, `gats`: any number of keys. `from`: where to go on in the line.
+fn get(line: &[u8], from: Option<usize>, context: &mut Context<'_, '_>) -> Next {
     let words = Words::new(line);
     let all = words.get();
     let (cas, touch) = (all[0].ends_with(b"s"), all[0].starts_with(b"gat"));
@@ -51,10 +60,10 @@ pub(super) fn get(line: &[u8], from: Option<usize>, context: &mut Context<'_, '_
     }
     let mut expires = None;
     if touch {
-        let Some(said) = signed_32(all[1]) else {
-            return context.answer(false, "CLIENT_ERROR invalid exptime argument");
-        };
-        expires = Some(context.session.expiry(said));
+        expires = time(all[1], context.session);
+        if expires.is_none() {
+            return context.answer(false, BAD_TIME);
+        }
     }
     let mark = context.out.mark();
     let (mut words, mut first) = (words, if touch { 2 } else { 1 });
@@ -72,13 +81,14 @@ pub(super) fn get(line: &[u8], from: Option<usize>, context: &mut Context<'_, '_
         if words.rest().is_empty() {
             break;
         }
-        if context.out.len() >= context.enough {
+        if context.is_enough() {
+            context.session.release();
             if from.is_none() && has_long_key(words.rest()) {
                 // Now it can still be taken back.
                 context.out.back_to(mark);
                 return context.answer(false, BAD_FORMAT);
             }
-            return Next::Keys(line.len() - words.rest().len());
+            return Next::More(line.len() - words.rest().len());
         }
         (words, first) = (Words::new(words.rest()), 0);
     }
@@ -94,10 +104,10 @@ fn has_long_key(keys: &[u8]) -> bool {
 }
 
 fn get_one(key: &[u8], cas: bool, expires: Option<u32>, context: &mut Context<'_, '_>) {
-    let (hash, now) = (hash(key), context.session.now);
-    let shard = context.session.shard(hash);
+    let (place, now) = (context.session.place(key), context.session.now);
+    let shard = context.session.shard(place);
     let found = if let Some(expires) = expires {
-        let found = shard.find(hash, key, now);
+        let found = shard.find(place.hash, key, now);
         shard.counters.cmd_touch += 1;
         if let Some(id) = found {
             shard.counters_of(id).touch_hits += 1;
@@ -108,7 +118,7 @@ fn get_one(key: &[u8], cas: bool, expires: Option<u32>, context: &mut Context<'_
         }
         found
     } else {
-        shard.read(hash, key, now)
+        shard.read(place.hash, key, now)
     };
     let Some(id) = found else { return };
     let slot = shard.slot(id);
@@ -174,14 +184,11 @@ fn touch(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
         Ok(keyed) => keyed,
         Err(next) => return next,
     };
-    let Some(said) = signed_32(number) else {
-        return context.answer(quiet, "CLIENT_ERROR invalid exptime argument");
-    };
-    let expires = context.session.expiry(said);
-    let (hash, now) = (hash(key), context.session.now);
-    let shard = context.session.shard(hash);
+    let Some(expires) = time(number, context.session) else { return context.answer(quiet, BAD_TIME) };
+    let (place, now) = (context.session.place(key), context.session.now);
+    let shard = context.session.shard(place);
     shard.counters.cmd_touch += 1;
-    let found = shard.find(hash, key, now);
+    let found = shard.find(place.hash, key, now);
     if let Some(id) = found {
         shard.counters_of(id).touch_hits += 1;
         shard.slot_mut(id).expires = expires;
@@ -200,9 +207,9 @@ fn count(words: &Words<'_>, down: bool, context: &mut Context<'_, '_>) -> Next {
     let Some(by) = unsigned(number) else {
         return context.answer(quiet, "CLIENT_ERROR invalid numeric delta argument");
     };
-    let (hash, now) = (hash(key), context.session.now);
-    let shard = context.session.shard(hash);
-    let answer = match shard.count(hash, key, Delta { down, by, compare: 0, new_cas: None }, now) {
+    let (place, now) = (context.session.place(key), context.session.now);
+    let shard = context.session.shard(place);
+    let answer = match shard.count(place.hash, key, Delta { down, by, compare: 0, new_cas: None }, now) {
         Counted::Number(number, _) => {
             if !quiet {
                 context.out.number(number);

@@ -8,6 +8,10 @@ use crate::store::Session;
 pub const HEADER: usize = 8;
 /// The longest datagram of a reply, with its header, where the link takes it.
 pub const LONGEST: usize = 1400;
+/// Bytes of the longest reply to a datagram, whose sender may be forged: 48 datagrams of the longest.
+pub const LONGEST_REPLY: usize = 64 << 10;
+/// What is answered in the place of a longer one, and of one that takes more work than a turn of a connection.
+pub(super) const REPLY_TOO_LARGE: &str = "SERVER_ERROR reply too large for datagrams, ask over TCP";
 
 /// The key of a datagram's first command: in all commands that have one it is the second word.
 pub fn key(request: &[u8]) -> Option<&[u8]> {
@@ -31,8 +35,8 @@ impl Frames {
         Frames { longest: longest.clamp(HEADER + 1, LONGEST), out: Output::default(), datagram: Vec::new() }
     }
 
-    /// Executes the commands of a datagram, and hands over each datagram of the reply. A request that consists of several datagrams, one
-    /// that has no header, or one of the binary protocol is dropped, as memcached does.
+    /// Executes the commands of a datagram, and hands over each datagram of the reply: at most [`LONGEST_REPLY`] bytes, or an error alone. A
+    /// request that consists of several datagrams, one that has no header, or one of the binary protocol is dropped, as memcached does.
     pub fn answer(
         &mut self,
         request: &[u8],
@@ -45,16 +49,18 @@ impl Frames {
             return;
         }
         self.out.clear();
-        let most = 65_535 * (self.longest - HEADER);
-        let mut connection = Connection::of_datagram(most);
-        // One datagram is bounded, so its replies need no bound but the number of datagrams. A reply of more is dropped: they could not be
-        // numbered, and would hardly arrive.
+        let mut connection = Connection::of_datagram(LONGEST_REPLY + 1);
         loop {
             let used = connection.advance(commands, session, server, &mut self.out);
             commands = &commands[used..];
-            if used == 0 || commands.is_empty() || self.out.len() >= most {
+            if used == 0 || commands.is_empty() {
                 break;
             }
+        }
+        if self.out.len() > LONGEST_REPLY || connection.is_paused() || connection.is_used_up() {
+            self.out.clear();
+            self.out.put(REPLY_TOO_LARGE.as_bytes());
+            self.out.put(b"\r\n");
         }
         connection.end(session);
         session.release();

@@ -2,32 +2,35 @@
 
 use super::line::Words;
 use super::{BAD_DATA, BAD_FORMAT, Context, NO_MEMORY, Next, TOO_LARGE};
-use crate::number::{signed_32, unsigned, unsigned_32};
-use crate::store::{MAX_KEY, Mode, Session, Stored, Update, hash};
+use crate::number::{is_digits, signed, unsigned, unsigned_32};
+use crate::store::{MAX_KEY, Mode, Place, Session, Stored, Update};
 
 /// A line `COMMAND key flags exptime bytes [cas] [noreply]`, and its data in `rest`.
 pub(super) fn update(words: &Words<'_>, mode: Mode, rest: &[u8], context: &mut Context<'_, '_>) -> Next {
     let (all, quiet) = (words.get(), words.noreply());
     let with_cas = usize::from(mode == Mode::Cas);
     if !(5 + with_cas..=6 + with_cas).contains(&all.len()) {
-        return context.error();
+        context.error();
+        return refused(all.get(4));
     }
-    let Some((update, len)) = parse(all, mode, context.session) else {
-        return context.answer(quiet, BAD_FORMAT);
+    let (Some(update), Some(len)) = (parse(all, mode, context.session), length(all[4])) else {
+        context.answer(quiet, BAD_FORMAT);
+        return refused(all.get(4));
     };
-    let needed = len + 2;
     if !context.session.fits(update.key.len(), update.flags, len) {
         context.answer(quiet, TOO_LARGE);
         too_large(context.session, update.key, mode == Mode::Set);
-        return Next::Skip(needed);
+        return refused(all.get(4));
     }
+    let needed = len + 2;
     let Some(data) = rest.get(..needed) else { return Next::Data(needed) };
     let Some(value) = data.strip_suffix(b"\r\n") else {
         context.session.count_set(update.key, update.flags, len);
         context.answer(quiet, BAD_DATA);
         return Next::Took(needed);
     };
-    let answer = match context.session.update(&Update { value, ..update }) {
+    let Some(place) = make_room(&update, len, context) else { return Next::Again };
+    let answer = match context.session.update_at(place, &Update { value, ..update }) {
         Stored::Yes(_) => "STORED",
         Stored::No => "NOT_STORED",
         Stored::Exists => "EXISTS",
@@ -38,30 +41,51 @@ pub(super) fn update(words: &Words<'_>, mode: Mode, rest: &[u8], context: &mut C
     Next::Took(needed)
 }
 
-/// What is to be stored, without its value, and the value's length.
-fn parse<'a>(all: &[&'a [u8]], mode: Mode, session: &Session<'_>) -> Option<(Update<'a>, usize)> {
+/// What is to be stored, without its value.
+fn parse<'a>(all: &[&'a [u8]], mode: Mode, session: &Session<'_>) -> Option<Update<'a>> {
     let key = all[1];
     if key.len() > MAX_KEY {
         return None;
     }
     let flags = unsigned_32(all[2])?;
-    let expires = session.expiry(signed_32(all[3])?);
-    let len = length(all[4])?;
+    let expires = time(all[3], session)?;
     let compare = if mode == Mode::Cas { unsigned(all[5])? } else { 0 };
-    Some((Update { mode, flags, expires, compare, ..Update::set(key, b"") }, len))
+    Some(Update { mode, flags, expires, compare, ..Update::set(key, b"") })
 }
 
-/// The length of a value.
+/// When an item expires, of an exptime.
+pub(super) fn time(word: &[u8], session: &Session<'_>) -> Option<u32> {
+    session.expiry(signed(word)?)
+}
+
+/// The length of a value. With CRLF behind it, it can be counted, too.
 pub(super) fn length(word: &[u8]) -> Option<usize> {
-    signed_32(word).filter(|len| (0..=i32::MAX - 2).contains(len)).map(|len| len as usize)
+    let len = usize::try_from(unsigned(word)?).ok()?;
+    len.checked_add(2).and(Some(len))
+}
+
+/// What follows a set that was refused: its data, which are not to be taken for commands. Where their length has more digits than a number
+/// has here, nobody knows where they end, and the connection ends. A word that is no number announces no data.
+pub(super) fn refused(length_word: Option<&&[u8]>) -> Next {
+    match length_word.map(|word| (length(word), is_digits(word))) {
+        Some((Some(len), _)) => Next::Skip(len + 2),
+        Some((None, true)) => Next::Close,
+        _ => Next::Command,
+    }
+}
+
+/// Makes room for a value. Returns its key's place, or nothing when the turn is used up before there is enough.
+pub(super) fn make_room(update: &Update<'_>, len: usize, context: &mut Context<'_, '_>) -> Option<Place> {
+    let (place, left) = (context.session.place(update.key), context.left());
+    context.session.make_room(place, update, len, left).then_some(place)
 }
 
 /// A value that cannot be stored outdates the one that is there.
 pub(super) fn too_large(session: &mut Session<'_>, key: &[u8], outdates: bool) {
-    let (hash, now) = (hash(key), session.now);
-    let shard = session.shard(hash);
+    let (place, now) = (session.place(key), session.now);
+    let shard = session.shard(place);
     shard.counters.store_too_large += 1;
-    if outdates && let Some(id) = shard.find(hash, key, now) {
+    if outdates && let Some(id) = shard.find(place.hash, key, now) {
         shard.remove(id);
     }
 }

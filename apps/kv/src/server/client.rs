@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 
 use crate::protocol::{Activity, Connection, Listed, Output, Server};
-use crate::store::Store;
+use crate::store::{Store, TURN};
 
 /// A connection's bytes, whatever carries them.
 pub(crate) trait Stream {
@@ -74,22 +74,23 @@ impl Client {
 
     fn serve<S: Stream>(&mut self, stream: &mut S, store: &Store, server: &Server, now: u32) -> Stay {
         let (mut turns, mut all_read) = (S::TURNS, false);
-        self.connection.allow(server.settings.requests_per_event.unwrap_or(u32::MAX));
+        let mut sent = 0;
+        self.connection.allow(server.settings.requests_per_event.unwrap_or(u32::MAX), TURN);
         loop {
-            match self.flush(stream, server) {
+            match self.flush(stream, server, &mut sent) {
                 Ok(true) => {}
-                Ok(false) => return Stay::Yes,
+                Ok(false) if self.blocked => return Stay::Yes,
+                Ok(false) => return self.yields(server),
                 Err(_) => return Stay::No,
             }
             if self.connection.is_closed() {
                 return Stay::No;
             }
-            if self.connection.is_used_up() && self.has_more() {
-                server.counters.conn_yields.fetch_add(1, Ordering::Relaxed);
-                return Stay::Again;
+            if self.connection.is_used_up() && (self.has_more() || !all_read) {
+                return self.yields(server);
             }
             // Commands are kept back while much output waits: they come before what is still to be read.
-            if self.execute_kept(store, server, now) {
+            if self.execute_kept(store, server, now) || self.connection.is_used_up() && self.has_more() {
                 continue;
             }
             if all_read {
@@ -111,6 +112,12 @@ impl Client {
                 Err(_) => return Stay::No,
             }
         }
+    }
+
+    /// Others have their turn.
+    fn yields(&self, server: &Server) -> Stay {
+        server.counters.conn_yields.fetch_add(1, Ordering::Relaxed);
+        Stay::Again
     }
 
     /// There is something to execute before more is read.
@@ -148,11 +155,16 @@ impl Client {
         self.input = bytes[used..].to_vec();
     }
 
-    /// Sends what there is room for. True: all of it.
-    fn flush(&mut self, stream: &mut impl Stream, server: &Server) -> io::Result<bool> {
+    /// Sends what there is room for. True: all of it. False: the client is blocked, or has been `sent` as much as one turn permits.
+    fn flush(&mut self, stream: &mut impl Stream, server: &Server, sent: &mut usize) -> io::Result<bool> {
         while !self.output.is_empty() {
+            if *sent >= TURN {
+                self.blocked = false;
+                return Ok(false);
+            }
             match stream.write(&self.output) {
                 Ok(written) => {
+                    *sent += written;
                     server.counters.bytes_written.fetch_add(written, Ordering::Relaxed);
                     self.output.sent(written);
                 }

@@ -6,10 +6,12 @@ use std::sync::atomic::Ordering;
 use crate::protocol::Server;
 use crate::protocol::udp::{Frames, LONGEST};
 use crate::rpc;
-use crate::store::Store;
+use crate::store::{Store, TURN};
 
-/// How many datagrams are answered before others have their turn.
-const TURN: usize = 64;
+/// How many datagrams are answered before others have their turn, at most: less when their work is that of a turn.
+const MOST: usize = 64;
+/// What a datagram costs that is sent, beside its bytes: a system call.
+const DATAGRAM: usize = 4 << 10;
 /// The longest value that an answer has room for: what a datagram of UDP over IPv4 holds, less our header.
 const LONGEST_VALUE: usize = 65_507 - rpc::HEADER;
 
@@ -36,11 +38,14 @@ impl Datagrams {
 
     /// Answers what has come. What cannot be sent at once is dropped: who uses UDP asks again.
     pub(crate) fn turn(&mut self, buffer: &mut [u8], store: &Store, server: &Server, now: u32) {
-        for _ in 0..TURN {
+        let mut work = 0;
+        for _ in 0..MOST {
             let Ok((len, from)) = self.socket.recv_from(buffer) else { return };
             server.counters.bytes_read.fetch_add(len, Ordering::Relaxed);
             let mut session = store.session(now);
-            let send = |datagram: &[u8]| {
+            work += len;
+            let mut send = |datagram: &[u8]| {
+                work += datagram.len() + DATAGRAM;
                 let counters = &server.counters;
                 match self.socket.send_to(datagram, from) {
                     Ok(_) => counters.bytes_written.fetch_add(datagram.len(), Ordering::Relaxed),
@@ -52,7 +57,7 @@ impl Datagrams {
                 Kind::Rpc => {
                     let answer = &mut self.answer;
                     answer.clear();
-                    rpc::answer(&buffer[..len], &mut session, LONGEST_VALUE, |header, value, _| {
+                    rpc::answer(&buffer[..len], None, &mut session, LONGEST_VALUE, |header, value, _| {
                         answer.extend_from_slice(header);
                         value.lend(|part| answer.extend_from_slice(part));
                     });
@@ -61,6 +66,10 @@ impl Datagrams {
                         send(&self.answer);
                     }
                 }
+            }
+            work += session.spent();
+            if work >= TURN {
+                return;
             }
         }
     }

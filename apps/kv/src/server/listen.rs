@@ -3,11 +3,13 @@
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use rustix::fs::Mode;
+use rustix::process::umask;
 
 use super::Options;
 use crate::protocol::Endpoint;
@@ -151,18 +153,27 @@ fn udp(address: SocketAddr) -> anyhow::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// A socket that a server has left behind gives way; anything else does not.
+/// Which file a path names, not followed: device and inode. None: there is none.
+pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
+}
+
+/// A socket that a server has left behind gives way; anything else does not. There is no moment in which it has other permissions, and they
+/// are not set by path. The umask is the process's: it has no other threads yet.
 fn unix(path: &Path, mode: u32, backlog: u16) -> anyhow::Result<UnixListener> {
+    let found = identity(path);
     if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
         if UnixStream::connect(path).is_ok() {
             bail!("-s {}: another server listens there", path.display());
         }
-        fs::remove_file(path).with_context(|| format!("-s {}", path.display()))?;
+        if identity(path) == found {
+            fs::remove_file(path).with_context(|| format!("-s {}", path.display()))?;
+        }
     }
-    let listener =
-        UnixListener::bind(path).with_context(|| format!("-s {}: cannot listen", path.display()))?;
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))
-        .with_context(|| format!("-s {}", path.display()))?;
+    let before = umask(Mode::from_raw_mode(!mode & 0o777));
+    let listener = UnixListener::bind(path);
+    umask(before);
+    let listener = listener.with_context(|| format!("-s {}: cannot listen", path.display()))?;
     rustix::net::listen(&listener, backlog.into())?;
     listener.set_nonblocking(true)?;
     Ok(listener)

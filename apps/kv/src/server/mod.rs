@@ -6,6 +6,7 @@
 //! | `listen.rs` | sockets that clients connect to |
 //! | `poller.rs` | epoll and the numbers that it gives back |
 //! | `worker.rs` | a server thread |
+//! | `chores.rs` | what a thread does once a second |
 //! | `client.rs` | one client with a connection |
 //! | `datagrams.rs` | sockets that take requests in datagrams |
 //! | `nic.rs`, `nic_datagrams.rs` | a server thread on a queue pair of a ccnic NIC |
@@ -14,6 +15,7 @@
 //! | `snapshots.rs` | snapshots while it runs |
 //! | `run.rs` | from start to end: threads, new clients, signals |
 
+mod chores;
 mod client;
 mod datagrams;
 mod listen;

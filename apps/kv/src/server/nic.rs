@@ -10,10 +10,11 @@ use anyhow::Context;
 use ccnic_client::{Design, FlowMatch, FlowRule, FlowTarget};
 use ccnic_tcp::{Conn, Event, Listener, Network, Stack};
 
+use super::chores::{Chores, DISCONNECTED};
 use super::client::{Client, Stay, Stream};
 use super::nic_datagrams::Inbox;
 use super::spent::Spent;
-use super::worker::{Mailbox, SWEEP};
+use super::worker::Mailbox;
 use super::{Options, unix_time};
 use crate::protocol::{Endpoint, Output, Server};
 use crate::store::Store;
@@ -177,33 +178,32 @@ impl NicWorker {
         }
         let keeps =
             (number < store.shards() && options.kept_memory() > 0).then_some((number, options.kept_from));
-        let (clients, inbox) = (Clients::default(), Inbox::new(options.udp_port, options.mtu, keeps));
+        let (clients, inbox) =
+            (Clients::default(), Inbox::new(store.clone(), options.udp_port, options.mtu, keeps));
         let spent = Spent::new();
         Ok(NicWorker { number, stack, store, server, mailbox, clients, again: Vec::new(), inbox, spent })
     }
 
     /// Serves until it is told to stop.
     pub(crate) fn run(mut self) -> anyhow::Result<()> {
-        let (mut now, mut swept) = (unix_time(), unix_time());
+        let mut now = unix_time();
+        let mut chores = Chores::new(self.number, now);
         let mut turns = 0;
         while !self.mailbox.stopped() && !self.server.ended.load(Ordering::Relaxed) {
             self.poll(now);
             turns += 1;
-            let busy = self.inbox.waits() || !self.again.is_empty();
+            let busy = self.inbox.waits() || !self.again.is_empty() || chores.waits();
             let waited = !busy && self.stack.wait_when_idle(NAP)?;
-            if !waited && turns % CLOCK != 0 {
+            if !waited && !chores.waits() && turns % CLOCK != 0 {
                 continue;
             }
             if waited {
                 self.spent.tell(&self.server.counters.interface);
             }
             now = unix_time();
-            if now != swept {
-                swept = now;
-                if self.number < self.store.shards() {
-                    self.store.session(now).sweep(self.number, SWEEP);
-                }
-                self.disconnect_idle(now);
+            if chores.sweep(&self.store, now) {
+                let all = self.disconnect_idle(now);
+                chores.disconnected(all);
             }
         }
         let all = self.clients.which(|_| true);
@@ -270,17 +270,21 @@ impl NicWorker {
         }
     }
 
-    fn disconnect_idle(&mut self, now: u32) {
+    /// False: there are more.
+    fn disconnect_idle(&mut self, now: u32) -> bool {
         let limit = self.server.settings.idle_timeout;
         if limit == 0 {
-            return;
+            return true;
         }
         let idle = |client: &Client| now.saturating_sub(client.heard) > limit;
-        let over = self.clients.which(idle);
+        let mut over = self.clients.which(idle);
+        let all = over.len() <= DISCONNECTED;
+        over.truncate(DISCONNECTED);
         for conn in over {
             self.remove(conn);
             self.server.counters.idle_kicks.fetch_add(1, Ordering::Relaxed);
         }
+        all
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ccnic_tcp::{Datagrams, Later, Reply, Stack};
@@ -12,7 +13,7 @@ use crate::protocol::Server;
 use crate::protocol::udp::{self, Frames, LONGEST};
 use crate::rpc;
 use crate::store::kept::KeptValue;
-use crate::store::{Content, GROUP, Session, Store, hash};
+use crate::store::{Content, GROUP, Place, Session, Store, TURN};
 
 /// While so many requests wait, or so many bytes of them, no more are received: they stay in the ring. It is more than a ring has, so that
 /// requests in the ring never hold all the buffers that answers need.
@@ -33,13 +34,14 @@ struct Request {
     room: usize,
     /// Where it ends among the bytes of all.
     end: usize,
-    /// The hash of its key, 0: it has none.
-    hash: u64,
+    /// Where its key belongs, if it has one.
+    place: Option<Place>,
 }
 
 /// The requests of a thread, and what is sent in answer to them later.
 #[derive(Debug)]
 pub(crate) struct Inbox {
+    store: Arc<Store>,
     /// The port of text commands.
     text_port: u16,
     frames: Frames,
@@ -51,7 +53,7 @@ pub(crate) struct Inbox {
     begin: usize,
     /// Datagrams of replies that wait, first come first sent.
     later: VecDeque<(Later, Vec<u8>)>,
-    hashes: Vec<u64>,
+    places: Vec<Place>,
     /// The shard whose values this thread keeps, and from how many bytes on.
     keeps: Option<(usize, usize)>,
     /// A value that another thread keeps.
@@ -129,7 +131,7 @@ impl Datagrams for Inbox {
             text,
             room: reply.room(),
             end: self.bytes.len(),
-            hash: key.map_or(0, hash),
+            place: key.map(|key| self.store.place(key)),
         });
     }
 
@@ -140,8 +142,9 @@ impl Datagrams for Inbox {
 
 impl Inbox {
     /// Nothing yet, for a link of this MTU.
-    pub(crate) fn new(text_port: u16, mtu: usize, keeps: Option<(usize, usize)>) -> Inbox {
+    pub(crate) fn new(store: Arc<Store>, text_port: u16, mtu: usize, keeps: Option<(usize, usize)>) -> Inbox {
         Inbox {
+            store,
             text_port,
             frames: Frames::new(LONGEST.min(mtu.saturating_sub(HEADERS))),
             requests: Vec::new(),
@@ -149,7 +152,7 @@ impl Inbox {
             answered: 0,
             begin: 0,
             later: VecDeque::new(),
-            hashes: Vec::with_capacity(GROUP),
+            places: Vec::with_capacity(GROUP),
             keeps,
             copy: Vec::new(),
         }
@@ -180,7 +183,11 @@ impl Inbox {
         if let Some((shard, _)) = self.keeps {
             session.free_gone(shard, desk.stack.kept());
         }
-        while self.answered < self.requests.len() && self.later.is_empty() && desk.has_room() {
+        while self.answered < self.requests.len()
+            && self.later.is_empty()
+            && session.spent() + desk.written < TURN
+            && desk.has_room()
+        {
             self.answer_group(&mut desk, &mut session, server);
         }
         drop(session);
@@ -218,17 +225,17 @@ impl Inbox {
 
     /// Answers the next requests, at most [`GROUP`], and less when there is no room.
     fn answer_group(&mut self, desk: &mut Desk<'_>, session: &mut Session<'_>, server: &Server) {
-        let Inbox { frames, requests, bytes, answered, begin, later, hashes, keeps, copy, .. } = self;
+        let Inbox { frames, requests, bytes, answered, begin, later, places, keeps, copy, .. } = self;
         let group = requests.iter().skip(*answered).take(GROUP);
         desk.spent.enter();
         if group.len() > 1 {
-            hashes.clear();
-            hashes.extend(group.clone().map(|request| request.hash));
-            session.fetch_ahead(hashes);
+            places.clear();
+            places.extend(group.clone().filter_map(|request| request.place));
+            session.fetch_ahead(places);
         }
-        for Request { from, text, room, end, hash, .. } in group {
+        for Request { from, text, room, end, place } in group {
             desk.spent.leave();
-            if !later.is_empty() || !desk.has_room() {
+            if !later.is_empty() || session.spent() + desk.written >= TURN || !desk.has_room() {
                 return;
             }
             desk.spent.request();
@@ -246,13 +253,13 @@ impl Inbox {
             } else {
                 let longest = room.saturating_sub(rpc::HEADER);
                 let mut keep = None;
-                let sent = rpc::answer(request, session, longest, |header, value, again| {
+                let sent = rpc::answer(request, *place, session, longest, |header, value, again| {
                     keep = keeps.filter(|(_, least)| again && value.heap_len() >= *least);
                     desk.answer(from, header, value, copy)
                 });
                 desk.dropped += usize::from(sent == Some(false));
                 if let (Some((shard, _)), Some(key)) = (keep, rpc::key(request))
-                    && session.store().shard_of(*hash) == shard
+                    && place.is_some_and(|place| place.shard() == shard)
                 {
                     session.keep(key, desk.stack.kept());
                 }

@@ -7,8 +7,13 @@ use anyhow::{Context, bail};
 use ccnic_client::Design;
 use clap::Parser;
 
+use crate::store::LARGEST_ITEM;
+
 /// From how many bytes on a value is kept where a NIC reads it, where that is asked for. Copies are as fast or faster (README.md).
 const KEPT_FROM: usize = 2000;
+
+/// The most connections: more than there can be open files by default (fs.nr_open).
+const CONNECTIONS: usize = 1 << 24;
 
 /// An in-memory key-value store that memcached's clients speak to.
 #[derive(Clone, Debug, Parser)]
@@ -17,7 +22,7 @@ pub struct Options {
     /// TCP port; 0: none
     #[arg(short = 'p', long, value_name = "NUM", default_value_t = 11211)]
     pub port: u16,
-    /// UDP port for text commands; 0: none
+    /// UDP port for text commands; 0: none. Senders can be forged: not for networks where that matters (README.md)
     #[arg(short = 'U', long, value_name = "NUM", default_value_t = 0)]
     pub udp_port: u16,
     /// UDP ports for the binary get and set of README.md: this one and those behind it, one for each thread; 0: none
@@ -56,6 +61,9 @@ pub struct Options {
     /// Refuse flush_all
     #[arg(short = 'F', long)]
     pub disable_flush_all: bool,
+    /// Clients may change -m by the command `cache_memlimit`
+    #[arg(long)]
+    pub enable_cache_memlimit: bool,
     /// Simultaneous connections
     #[arg(short = 'c', long, value_name = "NUM", default_value_t = 1024)]
     pub conn_limit: usize,
@@ -132,7 +140,7 @@ impl Options {
         let number: usize =
             digits.parse().with_context(|| format!("-I {text}: not a size; say 1m or 4096"))?;
         let size = number.saturating_mul(unit);
-        if !(1024..=1 << 30).contains(&size) {
+        if !(1024..=LARGEST_ITEM).contains(&size) {
             bail!("-I {text}: an item can be between 1k and 1024m large");
         }
         Ok(size)
@@ -149,8 +157,8 @@ impl Options {
         if !(1..=1024).contains(&self.threads) {
             bail!("-t {}: between 1 and 1024 threads", self.threads);
         }
-        if self.conn_limit == 0 {
-            bail!("-c 0: at least 1 connection");
+        if !(1..=CONNECTIONS).contains(&self.conn_limit) {
+            bail!("-c {}: between 1 and {CONNECTIONS} connections", self.conn_limit);
         }
         if self.memory_limit == 0 || self.memory_limit > usize::MAX >> 20 {
             bail!("-m {}: at least 1 mebibyte", self.memory_limit);
@@ -174,7 +182,8 @@ impl Options {
 
     /// The mode of the Unix socket.
     pub fn socket_mode(&self) -> anyhow::Result<u32> {
-        u32::from_str_radix(&self.unix_mask, 8).with_context(|| format!("-a {}: not octal", self.unix_mask))
+        let mode = u32::from_str_radix(&self.unix_mask, 8).ok().filter(|mode| *mode <= 0o777);
+        mode.with_context(|| format!("-a {}: not an octal number up to 777", self.unix_mask))
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the process becomes before it serves, by memcached's options: another user, a daemon, its memory locked.
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,6 +14,7 @@ use nix::unistd::{User, daemon, geteuid, getuid, setgid, setgroups, setuid};
 use rustix::mm::{MlockAllFlags, mlockall};
 
 use super::Options;
+use crate::file::{self, NewFile};
 
 /// Files that the process has open beside its clients.
 const OWN_FILES: u64 = 64;
@@ -86,29 +87,31 @@ pub(crate) fn lock_memory() {
     }
 }
 
-/// -P: it appears whole, by a rename. A failure is told and no more, as with memcached.
+/// -P: it appears whole, by a rename, for all to read. A failure is told and no more, as with memcached.
 pub(crate) fn write_pid(path: &Path) {
     let running = |text: &String| {
         text.trim().parse::<u32>().is_ok_and(|pid| Path::new("/proc").join(pid.to_string()).exists())
     };
-    if let Some(other) = fs::read_to_string(path).ok().filter(running) {
+    if let Some(other) = file::read_short(path).ok().filter(running) {
         eprintln!("ccnic-kv: -P {}: it names a process that runs: {}", path.display(), other.trim());
     }
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".tmp");
-    let written = fs::write(&temporary, format!("{}\n", std::process::id()));
-    if let Err(error) = written.and_then(|()| fs::rename(&temporary, path)) {
+    let write = || {
+        let mut file = NewFile::create(path)?.readable()?;
+        writeln!(file, "{}", std::process::id())?;
+        file.finish()
+    };
+    if let Err(error) = write() {
         eprintln!("ccnic-kv: -P {}: {error}", path.display());
     }
 }
 
-/// The end of a daemon's pid file.
+/// The end of a daemon's pid file, if it still names this process.
 pub(crate) fn remove_pid(path: &Path) {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            eprintln!("ccnic-kv: -P {}: {error}", path.display());
-        }
-        _ => {}
+    let own = |text: String| text.trim() == std::process::id().to_string();
+    if file::read_short(path).is_ok_and(own)
+        && let Err(error) = fs::remove_file(path)
+    {
+        eprintln!("ccnic-kv: -P {}: {error}", path.display());
     }
 }
 

@@ -13,16 +13,19 @@ use ccnic_tcp::Stack;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 
 use super::datagrams::{Datagrams, Kind};
-use super::listen::{Listener, Sockets};
+use super::listen::{self, Listener, Sockets};
 use super::nic::{self, NicWorker};
 use super::poller::Poller;
 use super::snapshots::{self, Snapshots};
 use super::worker::{Mailbox, NewClient, Worker};
 use super::{Options, process, say, unix_time};
 use crate::protocol::{Endpoint, Listed, Server, ServerCounters, Settings};
-use crate::store::{Limits, Store, snapshot};
+use crate::store::snapshot::{self, SnapshotError};
+use crate::store::{Limits, Store};
 
 const SIGNAL: u64 = u64::MAX;
+/// Clients of a listener that are accepted at once.
+const ACCEPTED: usize = 64;
 
 /// Runs a server until it is told to end.
 pub fn run(options: &Options) -> anyhow::Result<()> {
@@ -48,11 +51,20 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     if let Some(path) = &options.snapshot {
         snapshot::remove_leftovers(path);
     }
-    if let Some(path) = options.snapshot.as_deref().filter(|path| path.exists()) {
-        let items = snapshot::load(&mut store.session(unix_time()), path).context("--snapshot")?;
-        say(options, &format!("{items} items loaded from {}", path.display()));
+    if let Some(path) = &options.snapshot {
+        match snapshot::load(&mut store.session(unix_time()), path, &|| signals.ended()) {
+            Ok(None) => {}
+            Ok(Some(items)) => say(options, &format!("{items} items loaded from {}", path.display())),
+            // The file stays as it is.
+            Err(error @ SnapshotError::Stopped(_)) => {
+                say(options, &error.to_string());
+                return Ok(());
+            }
+            Err(error) => return Err(error).context("--snapshot"),
+        }
     }
     let sockets = Sockets::open(options)?;
+    let socket_file = options.unix_socket.as_deref().and_then(listen::identity);
     // Whatever fails until here is told where the program was started.
     if options.daemon {
         process::become_daemon(options)?;
@@ -96,7 +108,10 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         result = result.and(ended);
     }
     if let Some(path) = &options.unix_socket {
-        let _ = std::fs::remove_file(path);
+        // Another server may listen there meanwhile.
+        if socket_file.is_some() && socket_file == listen::identity(path) {
+            let _ = std::fs::remove_file(path);
+        }
     }
     if let Some(path) = options.pidfile.as_ref().filter(|_| options.daemon) {
         process::remove_pid(path);
@@ -127,6 +142,7 @@ fn server(options: &Options) -> Server {
         connections: options.conn_limit,
         no_eviction: options.disable_evictions,
         no_flush: options.disable_flush_all,
+        memory_limit: options.enable_cache_memlimit,
         idle_timeout: options.idle_timeout,
         verbosity: AtomicU32::new(options.verbose.into()),
         access: options.socket_mode().unwrap_or_default(),
@@ -237,6 +253,11 @@ impl Signals {
         Ok(EndOfThread { sender: self.sender.try_clone()?, end: self.end.clone() })
     }
 
+    /// The server is to end.
+    fn ended(&self) -> bool {
+        self.end.load(Ordering::Relaxed)
+    }
+
     fn drain(&self) {
         while rustix::io::read(&self.wake, &mut [0u8; 64][..]).is_ok_and(|count| count > 0) {}
     }
@@ -271,7 +292,7 @@ impl Front<'_> {
         for (number, listener) in listeners.iter().enumerate() {
             poller.add(listener, number as u64, false)?;
         }
-        while !signals.end.load(Ordering::Relaxed) {
+        while !signals.ended() {
             let ready: Vec<u64> = poller.wait(60_000)?.collect();
             for token in ready {
                 if token == SIGNAL {
@@ -296,7 +317,8 @@ impl Front<'_> {
     }
 
     fn accept(&mut self, listener: &Listener) {
-        loop {
+        // Signals are looked at in between.
+        for _ in 0..ACCEPTED {
             match listener.accept() {
                 Ok(Some((fd, address))) => self.admit(fd, address, listener.endpoint()),
                 Ok(None) => return,

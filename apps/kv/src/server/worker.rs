@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::chores::{Chores, DISCONNECTED};
 use super::client::{Client, Stay, Stream};
 use super::datagrams::Datagrams;
 use super::poller::Poller;
@@ -15,12 +16,13 @@ use super::unix_time;
 use crate::protocol::{Endpoint, Output, Server};
 use crate::store::Store;
 
-/// How many slots of the shard are looked at each second for items that are over.
-pub(super) const SWEEP: usize = 20_000;
+/// New clients that are taken at once.
+const NEW: usize = 64;
 /// How much is read at once.
 const READ: usize = 64 << 10;
-/// How many pieces are written at once.
+/// How many pieces, and how many bytes, are written at once.
 const PIECES: usize = 64;
+const WRITE: usize = 256 << 10;
 const DOORBELL: u64 = u64::MAX;
 /// Tokens from here on are sockets for datagrams, those below are clients.
 const DATAGRAMS: u64 = 1 << 32;
@@ -88,10 +90,14 @@ impl Stream for Socket<'_> {
 
     fn write(&mut self, output: &Output) -> io::Result<usize> {
         let mut pieces = [IoSlice::new(&[]); PIECES];
-        let mut count = 0;
+        let (mut count, mut room) = (0, WRITE);
         for (piece, segment) in pieces.iter_mut().zip(output.segments()) {
+            let segment = &segment[..segment.len().min(room)];
             *piece = IoSlice::new(segment);
-            count += 1;
+            (count, room) = (count + 1, room - segment.len());
+            if room == 0 {
+                break;
+            }
         }
         Ok(rustix::io::writev(self.fd, &pieces[..count])?)
     }
@@ -135,10 +141,14 @@ impl Worker {
 impl Running {
     fn serve(&mut self) -> io::Result<()> {
         let mut ready = Vec::new();
-        let mut swept = unix_time();
+        let mut chores = Chores::new(self.worker.number, unix_time());
         while !self.worker.mailbox.stopped() && !self.worker.server.ended.load(Ordering::Relaxed) {
             ready.clear();
-            ready.extend(self.poller.wait(if self.again.is_empty() { 1000 } else { 0 })?);
+            ready.extend(self.poller.wait(if self.again.is_empty() && !chores.waits() {
+                1000
+            } else {
+                0
+            })?);
             let now = unix_time();
             for token in &self.again {
                 if let Some((_, client)) = self.clients.get_mut(token) {
@@ -149,12 +159,9 @@ impl Running {
             for token in &ready {
                 self.turn(*token, now)?;
             }
-            if now != swept {
-                swept = now;
-                if self.worker.number < self.worker.store.shards() {
-                    self.worker.store.session(now).sweep(self.worker.number, SWEEP);
-                }
-                self.disconnect_idle(now);
+            if chores.sweep(&self.worker.store, now) {
+                let all = self.disconnect_idle(now);
+                chores.disconnected(all);
             }
         }
         let all: Vec<u64> = self.clients.keys().copied().collect();
@@ -194,7 +201,13 @@ impl Running {
     fn take_clients(&mut self, now: u32) -> io::Result<()> {
         let mailbox = &self.worker.mailbox;
         let _ = rustix::io::read(&mailbox.bell, &mut [0u8; 8][..]);
-        let new = std::mem::take(&mut *mailbox.clients.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut clients = mailbox.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let some = clients.len().min(NEW);
+        let new: Vec<NewClient> = clients.drain(..some).collect();
+        if !clients.is_empty() {
+            mailbox.ring();
+        }
+        drop(clients);
         for NewClient { fd, address, server } in new {
             let token = self.next % DATAGRAMS;
             self.next += 1;
@@ -212,17 +225,20 @@ impl Running {
         }
     }
 
-    fn disconnect_idle(&mut self, now: u32) {
+    /// False: there are more.
+    fn disconnect_idle(&mut self, now: u32) -> bool {
         let limit = self.worker.server.settings.idle_timeout;
         if limit == 0 {
-            return;
+            return true;
         }
         let idle = |client: &Client| now.saturating_sub(client.heard) > limit;
-        let over: Vec<u64> =
-            self.clients.iter().filter(|(_, (_, client))| idle(client)).map(|(token, _)| *token).collect();
+        let over = self.clients.iter().filter(|(_, (_, client))| idle(client)).map(|(token, _)| *token);
+        let over: Vec<u64> = over.take(DISCONNECTED).collect();
+        let all = over.len() < DISCONNECTED;
         for token in over {
             self.remove(token);
             self.worker.server.counters.idle_kicks.fetch_add(1, Ordering::Relaxed);
         }
+        all
     }
 }

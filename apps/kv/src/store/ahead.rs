@@ -8,9 +8,9 @@
 #[cfg(feature = "server")]
 pub(super) use ccnic_shm::prefetch;
 
-use super::Session;
 use super::shard::Shard;
 use super::slot::{KEPT, Slot};
+use super::{Place, Session};
 
 /// Requests of a step: their lines fit into the first-level cache together.
 pub const GROUP: usize = 32;
@@ -22,13 +22,12 @@ const MOST: usize = 512;
 pub(super) fn prefetch<T: ?Sized>(_: &T) {}
 
 impl Session<'_> {
-    /// Requests what commands for keys of these hashes will read. Changes the order of `hashes`: each shard is held once.
-    pub fn fetch_ahead(&mut self, hashes: &mut [u64]) {
-        let store = self.store;
-        if store.shards() > 1 {
-            hashes.sort_unstable_by_key(|hash| store.shard_of(*hash));
+    /// Requests what commands for keys of these places will read. Changes the order of `places`: each shard is held once.
+    pub fn fetch_ahead(&mut self, places: &mut [Place]) {
+        if self.store.shards() > 1 {
+            places.sort_unstable_by_key(Place::shard);
         }
-        for same in hashes.chunk_by(|a, b| store.shard_of(*a) == store.shard_of(*b)) {
+        for same in places.chunk_by(|a, b| a.shard == b.shard) {
             for group in same.chunks(GROUP) {
                 self.shard(group[0]).fetch_ahead(group);
             }
@@ -37,14 +36,14 @@ impl Session<'_> {
 }
 
 impl Shard {
-    /// At most [`GROUP`] hashes.
-    fn fetch_ahead(&self, hashes: &[u64]) {
+    /// At most [`GROUP`] places, all of this shard.
+    fn fetch_ahead(&self, places: &[Place]) {
         let (index, slots) = self.looked_up();
-        hashes.iter().for_each(|hash| prefetch(index.line(*hash)));
+        places.iter().for_each(|place| prefetch(index.line(place.hash)));
         let mut found: [Option<&Slot>; GROUP] = [None; GROUP];
-        for (slot, hash) in found.iter_mut().zip(hashes) {
+        for (slot, place) in found.iter_mut().zip(places) {
             // The first slot of this tag: nearly always the one of the key, if there is one.
-            *slot = index.find(*hash, |_| true).and_then(|id| slots.get(id as usize));
+            *slot = index.find(place.hash, |_| true).0.and_then(|id| slots.get(id as usize));
             slot.inspect(|slot| prefetch(*slot));
         }
         let mut kept = 0;

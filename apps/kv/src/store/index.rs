@@ -44,11 +44,31 @@ impl Line {
     }
 }
 
-/// The table. The number of its lines is a power of two.
+/// A table. The number of its lines is a power of two.
 #[derive(Debug)]
-pub(super) struct Index {
+struct Table {
     lines: Vec<Line>,
     len: usize,
+}
+
+/// A table of twice the size, which takes the place of one that is full. Each insertion makes some of its lines, as long as some are
+/// missing, then moves the slots of some lines of the other one.
+#[derive(Debug)]
+struct Growth {
+    larger: Table,
+    /// Lines of the other one whose slots are here.
+    moved: usize,
+}
+
+/// Lines that an insertion makes, and lines whose slots it moves. Until all are moved, the full table gets fuller by a few of a hundred.
+const MADE: usize = 64;
+const MOVED: usize = 2;
+
+/// The table of a shard, and while it grows the one that takes its place.
+#[derive(Debug)]
+pub(super) struct Index {
+    table: Table,
+    growth: Option<Growth>,
 }
 
 /// The part of a hash that a line keeps: not the one that chooses the line, and never 0.
@@ -56,28 +76,8 @@ fn tag(hash: u64) -> u16 {
     ((hash >> 48) as u16).max(1)
 }
 
-impl Index {
-    /// An index that need not grow for so many slots.
-    pub(super) fn with_capacity(slots: usize) -> Index {
-        Index { lines: vec![Line::EMPTY; slots.div_ceil(LOAD).next_power_of_two()], len: 0 }
-    }
-
-    /// Slots in it.
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Slots that it has room for before it grows.
-    pub(super) fn capacity(&self) -> usize {
-        self.lines.len() * LOAD
-    }
-
-    /// Its memory.
-    pub(super) fn bytes(&self) -> usize {
-        self.lines.len() * size_of::<Line>()
-    }
-
-    /// Where the search for a hash begins. Other bits of it have chosen the shard.
+impl Table {
+    /// Where the search for a hash begins. Other bits of it are its tag.
     #[inline]
     fn home(&self, hash: u64) -> usize {
         (hash >> 16) as usize & (self.lines.len() - 1)
@@ -90,37 +90,21 @@ impl Index {
         (0..=mask).map(move |distance| (home + distance) & mask)
     }
 
-    /// The line that a search for this hash reads first.
+    /// The slot of this hash that is the wanted one, and the number of lines that the search has read.
     #[inline]
-    pub(super) fn line(&self, hash: u64) -> &Line {
-        &self.lines[self.home(hash)]
-    }
-
-    /// The slot of this hash that is the wanted one.
-    #[inline]
-    pub(super) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
-        for at in self.probes(hash) {
+    fn find(&self, hash: u64, is_it: &impl Fn(u32) -> bool) -> (Option<u32>, usize) {
+        for (before, at) in self.probes(hash).enumerate() {
             let line = &self.lines[at];
             let found = line.tagged(tag(hash)).find(|(_, id)| is_it(*id));
             if found.is_some() || line.passed == 0 {
-                return found.map(|(_, id)| id);
+                return (found.map(|(_, id)| id), before + 1);
             }
         }
-        None
+        (None, self.lines.len())
     }
 
-    /// Adds a slot that is not in it. `hash_of` tells the hashes of others when it grows.
-    pub(super) fn insert(&mut self, hash: u64, id: u32, hash_of: impl Fn(u32) -> u64) {
-        if self.len == self.capacity() {
-            let mut larger = Index { lines: vec![Line::EMPTY; self.lines.len() * 2], len: 0 };
-            for line in &self.lines {
-                for (_, id) in line.tags.iter().zip(line.ids).filter(|(tag, _)| **tag != 0) {
-                    larger.put(hash_of(id), id);
-                }
-            }
-            *self = larger;
-        }
-        self.put(hash, id);
+    fn capacity(&self) -> usize {
+        self.lines.len() * LOAD
     }
 
     /// There is room.
@@ -136,8 +120,8 @@ impl Index {
         }
     }
 
-    /// Takes a slot out, if it is in it.
-    pub(super) fn remove(&mut self, hash: u64, id: u32) {
+    /// Takes a slot out; true if it was in it.
+    fn remove(&mut self, hash: u64, id: u32) -> bool {
         let (mut passed, mut found) = (0, None);
         for at in self.probes(hash) {
             let line = &self.lines[at];
@@ -147,11 +131,102 @@ impl Index {
             }
             passed += 1;
         }
-        let Some((at, place)) = found else { return };
+        let Some((at, place)) = found else { return false };
         self.lines[at].tags[place] = 0;
         self.len -= 1;
         for before in self.probes(hash).take(passed) {
             self.lines[before].passed -= 1;
+        }
+        true
+    }
+}
+
+impl Index {
+    /// An index that need not grow for so many slots.
+    pub(super) fn with_capacity(slots: usize) -> Index {
+        let lines = vec![Line::EMPTY; slots.div_ceil(LOAD).next_power_of_two()];
+        Index { table: Table { lines, len: 0 }, growth: None }
+    }
+
+    /// Slots in it.
+    pub(super) fn len(&self) -> usize {
+        self.table.len + self.growth.as_ref().map_or(0, |growth| growth.larger.len)
+    }
+
+    /// Slots that it has room for before it grows, or grows again.
+    pub(super) fn capacity(&self) -> usize {
+        self.table.capacity() * if self.growth.is_some() { 2 } else { 1 }
+    }
+
+    /// Its memory.
+    pub(super) fn bytes(&self) -> usize {
+        let larger = self.growth.as_ref().map_or(0, |growth| growth.larger.lines.len());
+        (self.table.lines.len() + larger) * size_of::<Line>()
+    }
+
+    /// The line that a search for this hash reads first.
+    #[inline]
+    pub(super) fn line(&self, hash: u64) -> &Line {
+        &self.table.lines[self.table.home(hash)]
+    }
+
+    /// The slot of this hash that is the wanted one, and the number of lines that the search has read.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> (Option<u32>, usize) {
+        let found = self.table.find(hash, &is_it);
+        match &self.growth {
+            Some(growth) if found.0.is_none() && growth.moved > 0 => {
+                let (id, lines) = growth.larger.find(hash, &is_it);
+                (id, found.1 + lines)
+            }
+            _ => found,
+        }
+    }
+
+    /// Adds a slot that is not in it. `hash_of` tells the hashes of others when it grows.
+    pub(super) fn insert(&mut self, hash: u64, id: u32, hash_of: impl Fn(u32) -> u64) {
+        if self.growth.is_some() || self.table.len == self.table.capacity() {
+            self.grow(hash_of);
+        }
+        match &mut self.growth {
+            Some(growth) if growth.moved > 0 => growth.larger.put(hash, id),
+            _ => self.table.put(hash, id),
+        }
+    }
+
+    /// Grows by a step. Growing all at once would take the shard seconds when it is large.
+    #[cold]
+    fn grow(&mut self, hash_of: impl Fn(u32) -> u64) {
+        let lines = self.table.lines.len();
+        let table = &mut self.table;
+        let new = || Growth { larger: Table { lines: Vec::with_capacity(2 * lines), len: 0 }, moved: 0 };
+        let Growth { larger, moved } = self.growth.get_or_insert_with(new);
+        if larger.lines.len() < 2 * lines {
+            larger.lines.resize((larger.lines.len() + MADE).min(2 * lines), Line::EMPTY);
+            return;
+        }
+        for at in *moved..lines.min(*moved + MOVED) {
+            let line = table.lines[at];
+            for (_, id) in line.tags.iter().zip(line.ids).filter(|(tag, _)| **tag != 0) {
+                let hash = hash_of(id);
+                table.remove(hash, id);
+                larger.put(hash, id);
+            }
+            *moved += 1;
+        }
+        if *moved == lines
+            && let Some(growth) = self.growth.take()
+        {
+            self.table = growth.larger;
+        }
+    }
+
+    /// Takes a slot out, if it is in it.
+    pub(super) fn remove(&mut self, hash: u64, id: u32) {
+        if !self.table.remove(hash, id)
+            && let Some(growth) = self.growth.as_mut().filter(|growth| growth.moved > 0)
+        {
+            growth.larger.remove(hash, id);
         }
     }
 }
@@ -182,16 +257,17 @@ mod tests {
                 index.remove(hash_of(id), id);
             }
             let asked = (random >> 40) as u32 % 2000;
-            assert_eq!(index.find(hash_of(asked), |id| id == asked).is_some(), map.contains_key(&asked));
+            assert_eq!(index.find(hash_of(asked), |id| id == asked).0.is_some(), map.contains_key(&asked));
             assert_eq!(index.len(), map.len());
         }
         for id in 0..2000 {
-            assert_eq!(index.find(hash_of(id), |found| found == id).is_some(), map.contains_key(&id));
+            assert_eq!(index.find(hash_of(id), |found| found == id).0.is_some(), map.contains_key(&id));
             index.remove(hash_of(id), id);
         }
         assert_eq!(index.len(), 0);
+        let tables = std::iter::once(&index.table).chain(index.growth.as_ref().map(|growth| &growth.larger));
         assert!(
-            index.lines.iter().all(|line| line.passed == 0 && line.tags == [0; PLACES]),
+            tables.flat_map(|table| &table.lines).all(|line| line.passed == 0 && line.tags == [0; PLACES]),
             "nothing is left"
         );
     }
@@ -211,6 +287,31 @@ mod tests {
         assert_eq!((index.len(), index.capacity()), (56, 56));
         index.insert(56 << 16, 56, |id| u64::from(id) << 16);
         assert_eq!((index.len(), index.capacity()), (57, 112));
-        assert!((0..57).all(|id| index.find(u64::from(id) << 16, |found| found == id) == Some(id)));
+        assert!((0..57).all(|id| index.find(u64::from(id) << 16, |found| found == id).0 == Some(id)));
+    }
+    #[test]
+    fn it_grows_in_steps() {
+        let hash_of = |id: u32| u64::from(id).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut index = Index::with_capacity(1 << 16);
+        let first = index.capacity() as u32;
+        let asked = std::cell::Cell::new(0);
+        for id in 0..3 * first {
+            asked.set(0);
+            index.insert(hash_of(id), id, |id| {
+                asked.set(asked.get() + 1);
+                hash_of(id)
+            });
+            assert!(asked.get() <= MOVED * PLACES, "an insertion moves few");
+            for other in [id, id / 2, id / 3 * 2] {
+                assert_eq!(index.find(hash_of(other), |found| found == other).0, Some(other));
+            }
+            if id % 5 == 0 {
+                index.remove(hash_of(id / 2), id / 2);
+                assert_eq!(index.find(hash_of(id / 2), |found| found == id / 2).0, None);
+                index.insert(hash_of(id / 2), id / 2, hash_of);
+            }
+        }
+        assert!(index.growth.is_none() && index.len() == 3 * first as usize);
+        assert_eq!(index.capacity(), 4 * first as usize);
     }
 }

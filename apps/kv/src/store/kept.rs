@@ -148,6 +148,7 @@ impl Shard {
     pub(super) fn bring_back(&mut self, id: u32) {
         let Some(number) = self.slot(id).kept() else { return };
         let body = self.whole(id);
+        self.work += body.as_ref().map_or(0, |body| body.len());
         let slot = self.slot_mut(id);
         (slot.body, slot.bits) = (body, slot.bits & !(KEPT | KEPT_SENT));
         self.kept.give_up(number);
@@ -221,9 +222,9 @@ impl Session<'_> {
     /// Moves the value of a key to memory that the NIC reads; `memory` is that of the one thread that does so with keys of this shard. False
     /// when there is no such item, or no memory.
     pub fn keep(&mut self, key: &[u8], memory: &mut KeptMemory) -> bool {
-        let (hash, now) = (super::hash(key), self.now);
-        let shard = self.shard(hash);
-        let found = shard.find(hash, key, now);
+        let (place, now) = (self.place(key), self.now);
+        let shard = self.shard(place);
+        let found = shard.find(place.hash, key, now);
         found.is_some_and(|id| shard.keep(id, memory))
     }
 

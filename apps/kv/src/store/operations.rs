@@ -216,6 +216,7 @@ impl Shard {
             }
             return None;
         }
+        self.work += 2 * len;
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
         bytes.extend_from_slice(update.key);
@@ -255,7 +256,10 @@ impl Shard {
         if delta.compare != 0 && delta.compare != slot.cas {
             return Counted::Exists;
         }
-        let Some(number) = crate::number::unsigned(slot.value()) else { return Counted::NotNumeric };
+        let number = crate::number::unsigned(slot.value());
+        self.work += old;
+        let slot = self.slot(id);
+        let Some(number) = number else { return Counted::NotNumeric };
         let number = if delta.down { number.saturating_sub(delta.by) } else { number.wrapping_add(delta.by) };
         let text = Decimal::new(number);
         let grows = text.as_bytes().len() > old;

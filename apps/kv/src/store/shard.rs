@@ -10,14 +10,23 @@ use super::Limits;
 use super::classes::{CLASSES, class};
 use super::index::Index;
 use super::kept::KeptValues;
+use super::operations::{Mode, Update};
 use super::slot::{ACTIVE, FETCHED, NONE, Slot, Value, footprint};
 use super::stats::{ClassCounters, ClassTotals, Counters, Sizes, Totals};
+use super::work::{KEY, LOOK};
 
 /// How many items that are still in use are given a second lap before one has to go all the same.
 const SECOND_LAPS: usize = 64;
 
 /// How many slots a store that does not evict looks at for items that are over, when a new one needs their memory.
 const SWEEP_WHEN_FULL: usize = 256;
+
+/// Values up to this length need the memory of some hundred items at most: they are made room for when they are stored.
+const SHORT: usize = 64 << 10;
+/// Items that are evicted at once beyond those that a value needs, at most: of more in use than a lowered limit permits.
+const EVICTIONS: usize = 1024;
+/// How many values that a reply has referred to are looked at when memory is short.
+const LINGERING_LOOKS: usize = 64;
 
 /// Why an item is taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +53,12 @@ pub(crate) struct Shard {
     pub(crate) has_cas: bool,
     /// Bytes of items that are gone and that a reply still refers to.
     lingering: VecDeque<Arc<[u8]>>,
+    /// Their memory.
+    lingering_bytes: usize,
+    /// What has been done since the shard was locked: `work.rs`.
+    pub(super) work: usize,
+    /// Memory that was used when the limit was last lowered: as much may still be.
+    shrinks_from: usize,
     pub(super) kept: KeptValues,
     /// CAS ids: the shard's number, then steps of the number of shards, so that no two items of a store have the same.
     next_cas: u64,
@@ -64,9 +79,14 @@ pub(crate) struct Shard {
 
 impl Shard {
     pub(super) fn new(number: usize, shards: usize, limit: usize, items: usize, limits: &Limits) -> Shard {
+        let mut slots = Vec::new();
+        // Address space for as many items as there can be: to move them all when one more comes takes long. Memory it takes as it is used.
+        if slots.try_reserve_exact(limit / footprint(1)).is_err() {
+            slots = Vec::with_capacity(items);
+        }
         Shard {
             index: Index::with_capacity(items),
-            slots: Vec::with_capacity(items),
+            slots,
             free: NONE,
             head: NONE,
             tail: NONE,
@@ -75,6 +95,9 @@ impl Shard {
             evicts: limits.evict,
             has_cas: limits.cas,
             lingering: VecDeque::new(),
+            lingering_bytes: 0,
+            work: 0,
+            shrinks_from: 0,
             kept: KeptValues::default(),
             next_cas: number as u64 + 1,
             cas_step: shards as u64,
@@ -125,10 +148,11 @@ impl Shard {
     /// The item of a key, if it is still valid. One that is not goes away.
     pub(crate) fn find(&mut self, hash: u64, key: &[u8], now: u32) -> Option<u32> {
         let slots = &self.slots;
-        let found = self.index.find(hash, |id| {
+        let (found, lines) = self.index.find(hash, |id| {
             let slot = &slots[id as usize];
             slot.hash == hash && slot.key() == key
         });
+        self.work += KEY + (lines - 1) * LOOK;
         let id = found?;
         if self.is_flushed(id, now) {
             self.counters.get_flushed += 1;
@@ -261,37 +285,76 @@ impl Shard {
         let Some(body) = old.body else { return };
         if Arc::strong_count(&body) > 1 {
             self.used += footprint(body.len());
+            self.lingering_bytes += footprint(body.len());
             self.lingering.push_back(body);
         }
     }
 
+    /// Looks at the next values that replies have referred to, and lets go of those that no reply does any more.
     fn drop_unused(&mut self) {
-        let used = &mut self.used;
-        self.lingering.retain(|body| {
-            let kept = Arc::strong_count(body) > 1;
-            if !kept {
-                *used -= footprint(body.len());
+        for _ in 0..self.lingering.len().min(LINGERING_LOOKS) {
+            let Some(body) = self.lingering.pop_front() else { return };
+            self.work += LOOK;
+            if Arc::strong_count(&body) > 1 {
+                self.lingering.push_back(body);
+            } else {
+                self.used -= footprint(body.len());
+                self.lingering_bytes -= footprint(body.len());
             }
-            kept
-        });
+        }
+    }
+
+    /// Makes room for a value of `len` bytes, if it is a long one, until so much work is done. False: it is to be called again.
+    pub(super) fn prepare(
+        &mut self,
+        hash: u64,
+        update: &Update<'_>,
+        len: usize,
+        now: u32,
+        work: usize,
+    ) -> bool {
+        let joined = matches!(update.mode, Mode::Append | Mode::Prepend);
+        if !self.evicts || (len <= SHORT && !joined) {
+            return true;
+        }
+        let found = self.find(hash, update.key, now);
+        let old = found.filter(|_| joined).map_or(0, |id| self.slot(id).value_len());
+        let need = footprint(update.key.len() + old + len + 2);
+        match (found, update.mode) {
+            // It will not be stored.
+            (Some(_), Mode::Add) | (None, Mode::Replace | Mode::Append | Mode::Prepend | Mode::Cas) => true,
+            _ => need <= SHORT || self.evict_for(need, found, now, work).is_some(),
+        }
     }
 
     /// Makes room for `need` more bytes of memory, at the cost of the items used longest ago, not of `keep`.
     pub(super) fn make_room(&mut self, need: usize, keep: Option<u32>, now: u32) -> bool {
-        if self.used + need <= self.limit {
-            return true;
-        }
-        self.drop_unused();
-        if !self.evicts {
+        if !self.evicts && self.used + need > self.limit {
+            self.drop_unused();
             self.sweep(SWEEP_WHEN_FULL, now, Cause::Needed);
             return self.used + need <= self.limit;
         }
+        let most = need / footprint(0) + EVICTIONS;
+        self.evict_for(need, keep, now, most * KEY) == Some(true)
+    }
+
+    /// As [`Shard::make_room`], until so much work is done. None: it is to be called again.
+    fn evict_for(&mut self, need: usize, keep: Option<u32>, now: u32, work: usize) -> Option<bool> {
+        if self.used + need <= self.limit {
+            return Some(true);
+        }
+        let most = self.work.saturating_add(work);
+        self.drop_unused();
         let mut laps = SECOND_LAPS;
         while self.used + need > self.limit {
             let id = self.tail;
             if id == NONE || (Some(id) == keep && self.slot(id).prev == NONE) {
-                return false;
+                return Some(false);
             }
+            if self.work >= most {
+                return None;
+            }
+            self.work += KEY;
             let over = self.is_expired(id, now) || self.is_flushed(id, now);
             let again = !over && laps > 0 && self.slot(id).has(ACTIVE);
             if again || Some(id) == keep {
@@ -304,7 +367,7 @@ impl Shard {
                 self.evict(id, over, Cause::Needed, now);
             }
         }
-        true
+        Some(true)
     }
 
     fn evict(&mut self, id: u32, over: bool, cause: Cause, now: u32) {
@@ -336,28 +399,31 @@ impl Shard {
             self.sweep = if (self.sweep as usize) < self.slots.len() { self.sweep } else { 0 };
             let id = self.sweep;
             self.sweep += 1;
+            self.work += LOOK;
             if self.slot(id).body.is_none() {
                 continue;
             }
             self.counters_of(id).crawler_items_checked += u64::from(cause == Cause::Time);
             if self.is_expired(id, now) || self.is_flushed(id, now) {
+                self.work += KEY;
                 self.evict(id, true, cause, now);
             }
         }
         self.drop_unused();
     }
 
-    pub(super) fn set_limit(&mut self, limit: usize, now: u32) {
+    /// Another limit; evicts what is beyond it until so much work is done. False: it is to be called again.
+    pub(super) fn set_limit(&mut self, limit: usize, now: u32, work: usize) -> bool {
         self.limit = limit;
-        self.make_room(0, None, now);
+        self.shrinks_from = self.used;
+        self.evict_for(0, None, now, work).is_some()
     }
 
     pub(super) fn add_to(&self, totals: &mut Totals, now: u32) {
         totals.add_counters(&self.counters);
         totals.add_classes(&self.classes);
         totals.items += self.index.len() as u64;
-        let lingering: usize = self.lingering.iter().map(|body| footprint(body.len())).sum();
-        totals.bytes += (self.used - lingering) as u64;
+        totals.bytes += (self.used - self.lingering_bytes) as u64;
         totals.limit += self.limit as u64;
         totals.index_bytes += self.index.bytes() as u64;
         totals.index_items += self.index.capacity() as u64;
@@ -384,11 +450,18 @@ impl Shard {
         self.classes.iter_mut().for_each(ClassTotals::reset);
     }
 
-    /// Every valid item, the one used longest ago first.
-    pub(super) fn oldest_first(&self, now: u32) -> impl Iterator<Item = &Slot> {
-        std::iter::successors(self.link(self.tail), |id| self.link(self.slot(*id).prev))
-            .filter(move |id| !self.is_expired(*id, now) && !self.is_flushed(*id, now))
-            .map(|id| self.slot(id))
+    /// The item of a slot, if there is one and it is valid.
+    pub(super) fn valid(&self, id: u32, now: u32) -> Option<&Slot> {
+        let slot = self.slots.get(id as usize).filter(|slot| slot.body.is_some())?;
+        (!self.is_expired(id, now) && !self.is_flushed(id, now)).then_some(slot)
+    }
+
+    /// Adds the valid items of `count` slots from one on to `all`: when each was used last, and its slot. False: there are no more.
+    pub(super) fn list(&self, from: usize, count: usize, now: u32, all: &mut Vec<(u32, u32)>) -> bool {
+        let end = self.slots.len().min(from + count);
+        let items = (from..end).filter_map(|id| Some((self.valid(id as u32, now)?.time, id as u32)));
+        all.extend(items);
+        end < self.slots.len()
     }
 
     fn link(&self, id: u32) -> Option<u32> {
@@ -429,7 +502,7 @@ impl Shard {
             let slot = self.slot(id);
             assert_eq!(slot.prev, last, "the list goes both ways");
             assert!(
-                self.index.find(slot.hash, |found| found == id).is_some(),
+                self.index.find(slot.hash, |found| found == id).0.is_some(),
                 "a listed item is in the index"
             );
             (used, items, last, id) = (used + slot.footprint(), items + 1, id, slot.next);
@@ -439,9 +512,11 @@ impl Shard {
         });
         let all = self.slots.iter().filter(|slot| slot.kept().is_some()).count();
         assert_eq!(kept, all, "no item names the value of another one");
-        used += self.lingering.iter().map(|body| footprint(body.len())).sum::<usize>();
+        let lingering = self.lingering.iter().map(|body| footprint(body.len())).sum::<usize>();
+        assert_eq!(self.lingering_bytes, lingering);
+        used += lingering;
         assert_eq!((self.tail, self.index.len()), (last, items));
         assert_eq!(self.used, used, "every byte is counted once");
-        assert!(self.used <= self.limit, "memory stays within its bound");
+        assert!(self.used <= self.limit.max(self.shrinks_from), "memory stays within its bound");
     }
 }

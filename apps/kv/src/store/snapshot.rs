@@ -8,20 +8,33 @@
 //! ```
 //! All numbers are little endian. CAS ids are new after loading.
 
-use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
+use std::time::Duration;
+#[cfg(feature = "server")]
+use std::{
+    io::{BufReader, BufWriter},
+    path::{Path, PathBuf},
+};
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::slot::{BINARY_KEY, KEPT, Slot};
-use super::{MAX_KEY, Session, Stored, Update};
+use super::slot::BINARY_KEY;
+use super::{LARGEST_ITEM, MAX_KEY, Session, Stored, Update};
+#[cfg(feature = "server")]
+use crate::file::{self, NewFile};
 
 const MAGIC: &[u8; 8] = b"CCNICKV\0";
 const VERSION: u32 = 1;
 
+/// Slots that are looked at, and items that are taken, while a shard is held.
+const SLOTS_AT_ONCE: usize = 4096;
+const ITEMS_AT_ONCE: usize = 64;
+/// A shard is left alone for so long between two looks at its slots: its lock goes to whoever is there first, not to who has waited.
+const PAUSE: Duration = Duration::from_micros(50);
+
 /// Why a snapshot was not loaded or not written.
+#[cfg(feature = "server")]
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// The system's refusal.
@@ -37,64 +50,37 @@ pub enum SnapshotError {
         /// What is wrong.
         what: String,
     },
+    /// It was told to stop while it loaded.
+    #[error("{0}: stopped while it was loaded")]
+    Stopped(PathBuf),
 }
 
+/// An item as it is written.
 struct Item {
     body: Arc<[u8]>,
-    /// Its value is kept: it is copied when it is written, so that a snapshot takes memory for one of these at a time.
-    kept: bool,
-    hash: u64,
     key_len: u8,
-    bits: u8,
+    binary_key: bool,
     flags: u32,
     expires: u32,
 }
 
-/// The names of unfinished snapshots: this, the process id, that.
-fn temporary_name(path: &Path) -> (String, &'static str) {
-    (format!("{}.", path.file_name().unwrap_or_default().display()), ".tmp")
-}
-
-/// Removes what processes have left beside `path` that were killed while they wrote a snapshot. What cannot be removed stays.
+/// Removes what processes have left beside `path` that were killed while they wrote a snapshot.
+#[cfg(feature = "server")]
 pub fn remove_leftovers(path: &Path) {
-    let (before, behind) = temporary_name(path);
-    let Ok(entries) = fs::read_dir(folder(path)) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let pid = name
-            .to_str()
-            .and_then(|name| name.strip_prefix(&before)?.strip_suffix(behind)?.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
-            let _ = fs::remove_file(entry.path());
-        }
-    }
+    file::remove_leftovers(path);
 }
 
-fn folder(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Writes every item to `path`. Returns how many. Requests are served meanwhile: a shard is held while its items are listed, not while
-/// they are written.
+/// Writes every item to `path`, in a file for this user alone, or with the mode of the one that is there. Returns how many. Requests are
+/// served meanwhile: a shard is held for some slots at a time. What changes meanwhile is in it as it was, as it is, or both.
+#[cfg(feature = "server")]
 pub fn save(session: &mut Session<'_>, path: &Path) -> Result<u64, SnapshotError> {
-    let (before, behind) = temporary_name(path);
-    let temporary = path.with_file_name(format!("{before}{}{behind}", std::process::id()));
-    let result = write_file(session, path, &temporary);
-    if result.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    result.map_err(|error| SnapshotError::Io(error, path.into()))
-}
-
-fn write_file(session: &mut Session<'_>, path: &Path, temporary: &Path) -> io::Result<u64> {
-    let file = File::create(temporary)?;
-    let mut out = Hashed::new(BufWriter::new(file));
-    let items = write(session, &mut out)?;
-    let file = out.inner.into_inner().map_err(io::IntoInnerError::into_error)?;
-    file.sync_all()?;
-    fs::rename(temporary, path)?;
-    File::open(folder(path))?.sync_all()?;
-    Ok(items)
+    let mut save = || {
+        let mut out = BufWriter::new(NewFile::create(path)?);
+        let items = write_to(session, &mut out)?;
+        out.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?;
+        Ok(items)
+    };
+    save().map_err(|error| SnapshotError::Io(error, path.into()))
 }
 
 /// [`save`] to anything that can be written.
@@ -122,10 +108,11 @@ fn write<W: Write>(session: &mut Session<'_>, out: &mut Hashed<W>) -> io::Result
     out.put(&session.now.to_le_bytes())?;
     let mut count = 0u64;
     for number in 0..session.store().shards() {
-        for item in list(session, number) {
-            let Some(item) = on_the_heap(session, item) else { continue };
-            write_item(out, &item)?;
-            count += 1;
+        for ids in oldest_first(session, number).chunks(ITEMS_AT_ONCE) {
+            for item in items(session, number, ids) {
+                write_item(out, &item)?;
+                count += 1;
+            }
         }
     }
     out.put(&[0])?;
@@ -135,38 +122,40 @@ fn write<W: Write>(session: &mut Session<'_>, out: &mut Hashed<W>) -> io::Result
     Ok(count)
 }
 
-fn list(session: &mut Session<'_>, number: usize) -> Vec<Item> {
+/// When each item of a shard was used last, and its slot, in that order.
+fn oldest_first(session: &mut Session<'_>, number: usize) -> Vec<(u32, u32)> {
+    let (mut all, now) = (Vec::new(), session.now);
+    for from in (0..).step_by(SLOTS_AT_ONCE) {
+        let more = session.numbered(number).list(from, SLOTS_AT_ONCE, now, &mut all);
+        session.release();
+        if !more {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    all.sort_unstable();
+    all
+}
+
+/// What is in these slots now.
+fn items(session: &mut Session<'_>, number: usize, ids: &[(u32, u32)]) -> Vec<Item> {
     let now = session.now;
-    let items = session.numbered(number).oldest_first(now).filter_map(item).collect();
+    let shard = session.numbered(number);
+    let item = |(_, id): &(u32, u32)| {
+        let slot = shard.valid(*id, now)?;
+        let (key_len, binary_key) = (slot.key_len, slot.has(BINARY_KEY));
+        let (flags, expires) = (slot.flags, slot.expires);
+        Some(Item { body: shard.whole(*id)?, key_len, binary_key, flags, expires })
+    };
+    let items = ids.iter().filter_map(item).collect();
     session.release();
     items
-}
-
-fn item(slot: &Slot) -> Option<Item> {
-    let (body, kept, bits) = (slot.body.clone()?, slot.has(KEPT), slot.bits & BINARY_KEY);
-    let Slot { hash, key_len, flags, expires, .. } = *slot;
-    Some(Item { body, kept, hash, key_len, bits, flags, expires })
-}
-
-/// An item with its value: as it is now, if that was kept. Nothing, if it is gone meanwhile.
-fn on_the_heap(session: &mut Session<'_>, listed: Item) -> Option<Item> {
-    if !listed.kept {
-        return Some(listed);
-    }
-    let now = session.now;
-    let shard = session.shard(listed.hash);
-    let now = shard.find(listed.hash, &listed.body[..usize::from(listed.key_len)], now).and_then(|id| {
-        let body = shard.whole(id)?;
-        Some(Item { body, kept: false, ..item(shard.slot(id))? })
-    });
-    session.release();
-    now
 }
 
 fn write_item<W: Write>(out: &mut Hashed<W>, item: &Item) -> io::Result<()> {
     let (key, rest) = item.body.split_at(usize::from(item.key_len));
     let value = &rest[..rest.len() - 2];
-    out.put(&[1, item.key_len, u8::from(item.bits != 0)])?;
+    out.put(&[1, item.key_len, u8::from(item.binary_key)])?;
     out.put(&item.flags.to_le_bytes())?;
     out.put(&item.expires.to_le_bytes())?;
     out.put(&(value.len() as u32).to_le_bytes())?;
@@ -174,23 +163,43 @@ fn write_item<W: Write>(out: &mut Hashed<W>, item: &Item) -> io::Result<()> {
     out.put(value)
 }
 
-/// Loads a snapshot into an empty store. Returns how many items are in it now. After an error the store is to be thrown away: what was
-/// read before the damage was found is in it.
-pub fn load(session: &mut Session<'_>, path: &Path) -> Result<u64, SnapshotError> {
+/// Loads a snapshot into an empty store. Returns how many items are in it now, None if there is no such file. After an error the store is to
+/// be thrown away: what was read before the damage was found is in it. It ends early when `stop` says so.
+#[cfg(feature = "server")]
+pub fn load(
+    session: &mut Session<'_>,
+    path: &Path,
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<u64>, SnapshotError> {
     let io_error = |error| SnapshotError::Io(error, path.into());
-    let file = File::open(path).map_err(io_error)?;
-    read(session, BufReader::new(file)).map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidData => SnapshotError::Damaged { path: path.into(), what: error.to_string() },
-        io::ErrorKind::UnexpectedEof => {
+    let file = match file::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(io_error)?,
+    };
+    let size = file.metadata().map_err(io_error)?.len();
+    read_until(session, BufReader::new(file), size, stop).map(Some).map_err(|error| match error.kind() {
+        ErrorKind::InvalidData => SnapshotError::Damaged { path: path.into(), what: error.to_string() },
+        ErrorKind::UnexpectedEof => {
             SnapshotError::Damaged { path: path.into(), what: "it ends early".into() }
         }
+        ErrorKind::Interrupted => SnapshotError::Stopped(path.into()),
         _ => io_error(error),
     })
 }
 
-/// [`load`] from anything that can be read.
+/// As loading a file, from anything that can be read.
 pub fn read<R: Read>(session: &mut Session<'_>, from: R) -> io::Result<u64> {
-    let damaged = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_string());
+    read_until(session, from, u64::MAX, &|| false)
+}
+
+/// A snapshot of at most `size` bytes. It takes memory for one item, of those that the store can hold.
+fn read_until<R: Read>(
+    session: &mut Session<'_>,
+    from: R,
+    size: u64,
+    stop: &dyn Fn() -> bool,
+) -> io::Result<u64> {
+    let damaged = |what: &str| io::Error::new(ErrorKind::InvalidData, what.to_string());
     let mut from = Hashed::new(from);
     if from.take::<8>()? != *MAGIC {
         return Err(damaged("it does not begin as one"));
@@ -215,12 +224,22 @@ pub fn read<R: Read>(session: &mut Session<'_>, from: R) -> io::Result<u64> {
         let Some(key) = key.get_mut(..usize::from(key_len)).filter(|key| !key.is_empty()) else {
             return Err(damaged(&format!("a key of {key_len} bytes")));
         };
+        if stop() {
+            return Err(ErrorKind::Interrupted.into());
+        }
+        if len > LARGEST_ITEM as u32 {
+            return Err(damaged(&format!("a value of {len} bytes")));
+        }
+        if from.passed.saturating_add(u64::from(key_len) + u64::from(len)) > size {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
         from.fill(key)?;
-        from.fill_vec(&mut value, len as usize)?;
         count += 1;
-        if !session.fits(key.len(), flags, value.len()) || (expires != 0 && expires <= session.now) {
+        if !session.fits(key.len(), flags, len as usize) || (expires != 0 && expires <= session.now) {
+            from.skip(len as usize, stop)?;
             continue;
         }
+        from.fill_vec(&mut value, len as usize)?;
         let update = Update { flags, expires, binary_key: bits == 1, ..Update::set(key, &value) };
         kept += u64::from(matches!(session.update(&update), Stored::Yes(_)));
     }
@@ -239,11 +258,13 @@ pub fn read<R: Read>(session: &mut Session<'_>, from: R) -> io::Result<u64> {
 struct Hashed<S> {
     inner: S,
     hash: Box<Xxh3>,
+    /// Bytes that have been read.
+    passed: u64,
 }
 
 impl<S> Hashed<S> {
     fn new(inner: S) -> Hashed<S> {
-        Hashed { inner, hash: Box::new(Xxh3::new()) }
+        Hashed { inner, hash: Box::new(Xxh3::new()), passed: 0 }
     }
 }
 
@@ -258,6 +279,7 @@ impl<R: Read> Hashed<R> {
     fn fill(&mut self, bytes: &mut [u8]) -> io::Result<()> {
         self.inner.read_exact(bytes)?;
         self.hash.update(bytes);
+        self.passed += bytes.len() as u64;
         Ok(())
     }
 
@@ -272,9 +294,24 @@ impl<R: Read> Hashed<R> {
         bytes.clear();
         let read = (&mut self.inner).take(len as u64).read_to_end(bytes)?;
         if read != len {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            return Err(ErrorKind::UnexpectedEof.into());
         }
         self.hash.update(bytes);
+        self.passed += len as u64;
+        Ok(())
+    }
+
+    /// Reads what nobody wants.
+    fn skip(&mut self, mut len: usize, stop: &dyn Fn() -> bool) -> io::Result<()> {
+        let mut bytes = [0; 16 << 10];
+        while len > 0 {
+            if stop() {
+                return Err(ErrorKind::Interrupted.into());
+            }
+            let now = len.min(bytes.len());
+            self.fill(&mut bytes[..now])?;
+            len -= now;
+        }
         Ok(())
     }
 }

@@ -1,5 +1,8 @@
 //! What a shard counts. The names are memcached's.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use super::classes::CLASSES;
 
 macro_rules! counters {
@@ -135,36 +138,35 @@ pub const SIZE_STEP: usize = 32;
 pub(crate) struct Sizes {
     /// Which items are counted: those whose slots have this number, which is not 0.
     number: u32,
-    /// By size in steps, rounded up.
-    counts: Vec<u64>,
+    /// By size in steps, rounded up, those that there are: no more of them than items.
+    counts: BTreeMap<usize, u64>,
 }
 
 impl Sizes {
     pub(super) fn new(number: u32) -> Sizes {
-        Sizes { number, counts: Vec::new() }
+        Sizes { number, counts: BTreeMap::new() }
     }
 
     /// A new item of this size; returns the number for its slot.
     pub(super) fn add(&mut self, total: usize) -> u32 {
-        let step = total.div_ceil(SIZE_STEP);
-        if self.counts.len() <= step {
-            self.counts.resize(step + 1, 0);
-        }
-        self.counts[step] += 1;
+        *self.counts.entry(total.div_ceil(SIZE_STEP)).or_default() += 1;
         self.number
     }
 
     /// An item that had this number is gone.
     pub(super) fn remove(&mut self, total: usize, number: u32) {
-        if number == self.number {
-            self.counts[total.div_ceil(SIZE_STEP)] -= 1;
+        if number == self.number
+            && let Entry::Occupied(mut count) = self.counts.entry(total.div_ceil(SIZE_STEP))
+        {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
         }
     }
 
-    pub(super) fn add_to(&self, all: &mut Vec<u64>) {
-        if all.len() < self.counts.len() {
-            all.resize(self.counts.len(), 0);
-        }
-        all.iter_mut().zip(&self.counts).for_each(|(sum, count)| *sum += count);
+    /// The sizes from a step on, each with its number of items.
+    pub(super) fn from(&self, step: usize) -> impl Iterator<Item = (usize, u64)> {
+        self.counts.range(step..).map(|(step, count)| (*step, *count))
     }
 }

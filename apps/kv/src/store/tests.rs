@@ -142,11 +142,12 @@ fn replies_that_hold_all_memory_make_a_set_fail() {
 fn times_are_memcacheds() {
     let store = store(1, 1 << 20);
     let session = store.session(NOW);
-    assert_eq!(session.expiry(0), 0);
-    assert_eq!(session.expiry(-1), 1);
-    assert_eq!(session.expiry(2_592_000), NOW + 2_592_000);
-    assert_eq!(session.expiry(2_592_001), 1, "a time before the start is over");
-    assert_eq!(session.expiry(NOW as i32 + 5), NOW + 5);
+    assert_eq!(session.expiry(0), Some(0));
+    assert_eq!(session.expiry(-1), Some(1));
+    assert_eq!(session.expiry(2_592_000), Some(NOW + 2_592_000));
+    assert_eq!(session.expiry(2_592_001), Some(1), "a time before the start is over");
+    assert_eq!(session.expiry(i64::from(NOW) + 5), Some(NOW + 5));
+    assert_eq!((session.expiry(1 << 31), session.expiry(1 << 32)), (Some(1 << 31), None));
 }
 
 #[test]
@@ -194,14 +195,14 @@ fn a_snapshot_brings_everything_back() {
     assert_eq!(snapshot::save(&mut before.session(NOW), &path).unwrap(), 500);
     // Into another number of shards.
     let after = store(3, 1 << 20);
-    assert_eq!(snapshot::load(&mut after.session(NOW + 50), &path).unwrap(), 500);
+    assert_eq!(snapshot::load(&mut after.session(NOW + 50), &path, &|| false).unwrap(), Some(500));
     let mut session = after.session(NOW + 50);
     for number in 0..500u32 {
         let value = session.get(&number.to_le_bytes()).unwrap();
         assert_eq!(value.bytes()[..number as usize], vec![number as u8; number as usize]);
     }
     let later = store(1, 1 << 20);
-    let left = snapshot::load(&mut later.session(NOW + 100), &path).unwrap();
+    let left = snapshot::load(&mut later.session(NOW + 100), &path, &|| false).unwrap().unwrap();
     assert_eq!(left, 500 - 500u64.div_ceil(7), "what has expired meanwhile stays away");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file is left");
 }
@@ -222,6 +223,158 @@ fn a_damaged_snapshot_is_refused() {
         assert!(load(&whole[..at]).is_err(), "cut at {at}");
     }
     std::fs::write(&path, &whole[..1000]).unwrap();
-    let error = snapshot::load(&mut store(1, 1 << 20).session(NOW), &path).unwrap_err().to_string();
+    let error =
+        snapshot::load(&mut store(1, 1 << 20).session(NOW), &path, &|| false).unwrap_err().to_string();
     assert!(error.contains("is not a whole snapshot (it ends early)"), "{error}");
+}
+
+/// Keys whose unkeyed hash, by which callers find shards, is the same in the bits that an index of `lines` lines once took for the line.
+fn keys_of_one_line(lines: u64, count: usize) -> Vec<[u8; 8]> {
+    let keys = (0u64..).map(u64::to_le_bytes);
+    keys.filter(|key| (shard_hash(key) >> 16) & (lines - 1) == 0).take(count).collect()
+}
+
+#[test]
+fn keys_that_are_chosen_to_collide_are_spread_over_the_index() {
+    // 1024 lines.
+    let store = store(1, 7 * 1024 * 256);
+    let mut session = store.session(NOW);
+    for key in keys_of_one_line(1024, 4000) {
+        session.update(&Update::set(&key, b""));
+        let before = session.spent();
+        assert!(session.get(&key).is_some());
+        let lines = 1 + (session.spent() - before - work::KEY) / work::LOOK;
+        assert!(lines < 20, "a search reads {lines} lines");
+    }
+    assert_eq!(session.totals().index_items, 7 * 1024);
+    // Nor does what one store does with a key tell what another one does.
+    let other = Store::new(1, &Limits::default(), NOW);
+    assert!((0..4).any(|key: u64| store.place(&key.to_le_bytes()) != other.place(&key.to_le_bytes())));
+}
+
+#[test]
+fn a_long_value_makes_room_in_steps() {
+    let store = store(1, 4 << 20);
+    let mut session = store.session(NOW);
+    for number in 0..40_000u32 {
+        session.update(&Update::set(&number.to_le_bytes(), &[b'x'; 30]));
+    }
+    let items = session.totals().items;
+    let (place, value) = (store.place(b"long"), vec![b'v'; 1 << 20]);
+    let update = Update::set(b"long", &value);
+    let mut steps = 0;
+    while !session.make_room(place, &update, value.len(), 100 * work::KEY) {
+        steps += 1;
+        // Each is bounded by the work that it was permitted.
+        assert!(items - session.totals().items <= 100 * steps);
+        session.check();
+    }
+    assert!(steps > 20, "{steps}");
+    assert!(matches!(session.update(&update), Stored::Yes(_)));
+    session.check();
+    // One that will not be stored takes nothing away.
+    let before = session.totals().items;
+    assert_eq!(session.update(&Update { mode: Mode::Add, ..update.clone() }), Stored::No);
+    assert_eq!(session.update(&Update { mode: Mode::Replace, key: b"none", ..update }), Stored::No);
+    assert_eq!(session.totals().items, before);
+}
+
+#[test]
+fn a_lowered_limit_is_reached_in_steps() {
+    let store = store(2, 8 << 20);
+    let mut session = store.session(NOW);
+    for number in 0..20_000u32 {
+        session.update(&Update::set(&number.to_le_bytes(), &[b'x'; 100]));
+    }
+    let mut steps = 0;
+    while !session.set_memory(1 << 20, 1000 * work::KEY) {
+        steps += 1;
+        session.check();
+    }
+    assert!(steps >= 10 && session.totals().bytes <= 1 << 20, "{steps}");
+}
+
+/// Values that replies refer to are looked at some at a time, not all by each command that needs memory.
+#[test]
+fn a_set_does_not_look_at_all_replies_in_flight() {
+    // 3000 values have room, and not much more.
+    let store = store(1, 6_660_000);
+    let mut session = store.session(NOW);
+    let mut held = Vec::new();
+    for number in 0..3000u32 {
+        let key = (number % 10).to_le_bytes();
+        session.update(&Update::set(&key, &[b'x'; 2100]));
+        held.extend(session.get(&key));
+    }
+    let before = session.spent();
+    session.update(&Update::set(b"more", &[b'x'; 60_000]));
+    assert!(session.spent() - before < 300 * work::KEY, "{}", session.spent() - before);
+    drop(held);
+    // And are freed, some at a time.
+    (0..100).for_each(|_| session.sweep(0, 0));
+    assert!(matches!(session.update(&Update::set(b"all", &[b'x'; 1_000_000])), Stored::Yes(_)));
+    session.check();
+}
+
+#[test]
+fn a_snapshot_is_refused_before_its_lengths_take_memory_or_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("snapshot");
+    let load = |len: u32, stop: bool| {
+        let item = [&[1, 1, 0][..], &[0; 8], &len.to_le_bytes(), b"k"].concat();
+        std::fs::write(&path, [&b"CCNICKV\0\x01\0\0\0\0\0\0\0"[..], &item].concat()).unwrap();
+        // Sparse: it takes no space.
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(3 << 30).unwrap();
+        snapshot::load(&mut store(1, 1 << 20).session(NOW), &path, &|| stop).unwrap_err().to_string()
+    };
+    assert!(load(u32::MAX, false).contains("a value of 4294967295 bytes"));
+    assert!(load((1 << 30) + 1, false).contains("a value of 1073741825 bytes"));
+    // It may be as long as an item can be, but not longer than the file, and goes nowhere where the store holds no such item.
+    assert!(load(1 << 20, true).contains("stopped"));
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(1000).unwrap();
+    let empty = store(1, 1 << 20);
+    let session = &mut empty.session(NOW);
+    let error = snapshot::load(session, &path, &|| false).unwrap_err().to_string();
+    assert!(error.contains("it ends early"), "{error}");
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(snapshot::load(session, &path, &|| false).unwrap(), None);
+}
+
+#[test]
+fn a_value_that_the_store_cannot_hold_is_passed_over() {
+    let (large, mut bytes) = (Store::new(1, &Limits { item: 2 << 20, ..Limits::default() }, NOW), Vec::new());
+    let mut session = large.session(NOW);
+    session.update(&Update::set(b"before", b"1"));
+    session.update(&Update::set(b"large", &vec![b'x'; 1 << 20]));
+    session.update(&Update::set(b"behind", b"2"));
+    assert_eq!(snapshot::write_to(&mut session, &mut bytes).unwrap(), 3);
+    let small = store(1, 4 << 20);
+    assert_eq!(snapshot::read(&mut small.session(NOW), &bytes[..]).unwrap(), 2);
+    assert!(small.session(NOW).get(b"behind").is_some() && small.session(NOW).get(b"large").is_none());
+}
+
+#[test]
+fn a_snapshot_has_what_was_used_longest_ago_first_while_others_change_the_store() {
+    let store = store(1, 8 << 20);
+    for number in 0..10_000u32 {
+        store.session(NOW + number / 100).update(&Update::set(&number.to_be_bytes(), b"x"));
+    }
+    store.session(NOW + 200).get(&7u32.to_be_bytes());
+    let mut bytes = Vec::new();
+    // Somebody else changes the store wherever the shard is free.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..2000 {
+                let mut session = store.session(NOW + 300);
+                session.update(&Update::set(b"other", b"y"));
+                session.delete(b"other");
+            }
+        });
+        snapshot::write_to(&mut store.session(NOW + 200), &mut bytes).unwrap();
+    });
+    let again = Store::new(1, &Limits::default(), NOW);
+    assert!(snapshot::read(&mut again.session(NOW + 300), &bytes[..]).unwrap() >= 10_000);
+    let place =
+        |number: u32| memchr::memmem::find(&bytes, &[&number.to_be_bytes()[..], b"x"].concat()).unwrap();
+    assert!(place(0) < place(150) && place(150) < place(9999) && place(9999) < place(7));
 }

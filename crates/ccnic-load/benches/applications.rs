@@ -39,8 +39,9 @@ fn step_app_overlay<R: Ring>(overlay: &mut Overlay<Mem, R, Mem, Doorbell>) -> (u
 #[inline(never)]
 fn step_app_store(store: &Store, requests: &[Vec<u8>]) -> usize {
     let mut session = store.session(1);
-    let found =
-        |request: &Vec<u8>| rpc::answer(request, &mut session, 9000, |_, value, _| value.heap_len()).unwrap();
+    let found = |request: &Vec<u8>| {
+        rpc::answer(request, None, &mut session, 9000, |_, value, _| value.heap_len()).unwrap()
+    };
     requests.iter().map(found).sum()
 }
 

@@ -291,7 +291,7 @@ fn no_length_is_cut() {
 #[test]
 fn a_limit_on_memory_is_the_operators() {
     let (store, mut server) = (store(), Server::default());
-    let mut say = |server: &Server| {
+    let say = |server: &Server| {
         let (mut connection, mut out) = (Connection::new(), Output::new());
         connection.advance(b"cache_memlimit 1000000\r\n", &mut store.session(NOW), server, &mut out);
         (out.segments().flatten().copied().collect::<Vec<u8>>(), store.memory() >> 20)

@@ -171,7 +171,11 @@ pub struct Listener {
 
 /// A control socket at which programs can connect and nobody answers yet. Dropping it removes the socket file.
 #[derive(Debug)]
-pub struct Bound(ListenSocket);
+pub struct Bound {
+    socket: ListenSocket,
+    /// Bytes that this process may take. Asked for here: a sandbox that is entered later may not see control groups.
+    memory: u64,
+}
 
 impl Bound {
     /// The next connection, or `None` when there is none now: for whoever serves something else than a NIC. Its calls do not block.
@@ -179,14 +183,14 @@ impl Bound {
     /// # Errors
     /// When the system has no resources for another connection: try again when one has been closed.
     pub fn accept(&self) -> Result<Option<Connection>, Error> {
-        self.0.accept().map_err(Error::os("accept a connection"))
+        self.socket.accept().map_err(Error::os("accept a connection"))
     }
 }
 
 /// Readable when there is something to [accept](Bound::accept).
 impl AsFd for Bound {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.socket.as_fd()
     }
 }
 
@@ -204,7 +208,7 @@ impl Listener {
     /// # Errors
     /// [`Error::Socket`]: a NIC runs there already, or no such socket can be made there.
     pub fn bind(socket: &Path, access: &SocketAccess) -> Result<Bound, Error> {
-        ListenSocket::new(socket, access).map(Bound)
+        Ok(Bound { socket: ListenSocket::new(socket, access)?, memory: Limits::memory() })
     }
 
     /// True when somebody listens at `socket`. Waits for nobody.
@@ -218,8 +222,8 @@ impl Listener {
     ///
     /// # Errors
     /// [`Error::Os`]: no thread can be started.
-    pub fn serve(Bound(socket): Bound, limits: Limits) -> Result<Listener, Error> {
-        let account = Account::new(limits, accept::files(), Limits::memory());
+    pub fn serve(Bound { socket, memory }: Bound, limits: Limits) -> Result<Listener, Error> {
+        let account = Account::new(limits, accept::files(), memory);
         if let Err(e) = Quotas(Arc::clone(&account)).read_subordinates() {
             tracing::warn!("subordinate uids count as users of their own: {e}");
         }

@@ -223,9 +223,19 @@ impl Trial {
     /// Everybody stops sending, settles and verifies what is his. Then nothing may be left of those who died.
     fn rest(&mut self) {
         let rest = self.board.next_rest();
-        self.until("everybody to rest", |trial| {
-            trial.parties.iter().all(|party| !party.speaks() || party.pulse.said(Says::Rest) == rest)
-        });
+        // What is left to do may take long on a busy machine: as long as it goes on nobody hangs.
+        let restless = |trial: &Trial| {
+            let parties = trial.parties.iter().filter(|party| party.speaks());
+            let restless = parties.filter(|party| party.pulse.said(Says::Rest) != rest);
+            restless.map(|party| party.pulse.said(Says::Progress) + 1).sum::<u64>()
+        };
+        loop {
+            let before = restless(self);
+            if before == 0 {
+                break;
+            }
+            self.until("everybody to rest, or to go on", |trial| restless(trial) != before);
+        }
         for (at, name) in NAMES.iter().enumerate().take(self.parties.len()) {
             let Some(first) = self.parties[at].first else {
                 let (held, resident) = (self.parties[at].holdings(), self.parties[at].resident());

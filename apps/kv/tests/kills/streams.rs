@@ -166,7 +166,9 @@ fn stream_server() {
         }
         ends.retain_mut(|end| {
             tell_if_stuck(&mut stack, end);
+            let before = end.came;
             let done = end.read(&mut stack, true).and_then(|over| end.write(&mut stack, true).map(|()| over));
+            world.add(Says::Progress, u64::from(end.came > before));
             match done {
                 Ok(true) if end.held.is_empty() => {
                     stack.close(end.conn);
@@ -182,7 +184,6 @@ fn stream_server() {
         if let Some(rest) = world.rest().filter(|_| ends.is_empty()) {
             world.say(Says::Rest, rest);
         }
-        world.add(Says::Progress, 1);
         if let Err(e) = stack.wait_when_idle(Duration::from_millis(5)) {
             panic!("a NIC refuses this program: {e}"); // that there is none at the moment is no error
         }
@@ -209,12 +210,13 @@ fn stream_client() {
         while stack.next_event().is_some() {}
         ends.retain_mut(|end| {
             tell_if_stuck(&mut stack, end);
+            let before = end.came;
             let done = end.write(&mut stack, false).and_then(|()| end.read(&mut stack, false));
+            world.add(Says::Progress, u64::from(end.came > before));
             match done {
                 Ok(true) => {
                     stack.close(end.conn);
                     world.add(Says::Done, 1);
-                    world.add(Says::Progress, 1);
                     return false;
                 }
                 Ok(false) if gives_up(&world, end, peer) => stack.abort(end.conn),

@@ -1,7 +1,7 @@
 //! A command line as words, with memcached's limits.
 
 /// As many as are looked at; a get reads on behind them.
-const MOST: usize = 23;
+pub(crate) const MOST: usize = 23;
 
 /// The words of a line. Only spaces separate them.
 #[derive(Clone, Copy, Debug)]

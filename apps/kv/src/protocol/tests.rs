@@ -33,8 +33,9 @@ fn answers(store: &Store, pieces: &[&[u8]]) -> (Vec<u8>, bool) {
             }
         }
     }
+    let closed = connection.is_closed();
     connection.end(&store.session(NOW));
-    (answer, connection.is_closed())
+    (answer, closed)
 }
 
 fn ask(request: &[u8]) -> String {

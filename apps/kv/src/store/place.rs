@@ -11,7 +11,7 @@ pub fn shard_hash(key: &[u8]) -> u64 {
 }
 
 /// The shard of a key, and the hash by which that shard finds it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     pub(super) shard: usize,
     pub(crate) hash: u64,

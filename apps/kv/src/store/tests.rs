@@ -308,7 +308,7 @@ fn a_set_does_not_look_at_all_replies_in_flight() {
     }
     let before = session.spent();
     session.update(&Update::set(b"more", &[b'x'; 60_000]));
-    assert!(session.spent() - before < 300 * work::KEY, "{}", session.spent() - before);
+    assert!(session.spent() - before < 120 * work::KEY, "{}", session.spent() - before);
     drop(held);
     // And are freed, some at a time.
     (0..100).for_each(|_| session.sweep(0, 0));
@@ -374,7 +374,9 @@ fn a_snapshot_has_what_was_used_longest_ago_first_while_others_change_the_store(
     });
     let again = Store::new(1, &Limits::default(), NOW);
     assert!(snapshot::read(&mut again.session(NOW + 300), &bytes[..]).unwrap() >= 10_000);
-    let place =
-        |number: u32| memchr::memmem::find(&bytes, &[&number.to_be_bytes()[..], b"x"].concat()).unwrap();
-    assert!(place(0) < place(150) && place(150) < place(9999) && place(9999) < place(7));
+    let place = |number: u32| {
+        memchr::memmem::find(&bytes, &[&[1, 0, 0, 0][..], &number.to_be_bytes(), b"x"].concat()).unwrap()
+    };
+    let places = [0, 150, 9999, 7].map(place);
+    assert!(places.is_sorted(), "{places:?}");
 }

@@ -42,7 +42,7 @@ static void free_twice(uint16_t len)
 static void after_tx(uint16_t len)
 {
 	struct ccnic_buf bufs[8];
-	const uint8_t *none[8] = {NULL};
+	const void *none[8] = {NULL};
 
 	EXPECT(ccnic_buf_alloc(queue, len, bufs, 8), 8);
 	EXPECT(ccnic_tx_burst(queue, bufs, 8), 8);

@@ -20,9 +20,10 @@ static void refused(void)
 	struct ccnic_pool *pool = NULL;
 	const uint64_t *word;
 	uint64_t value, id;
-	uint8_t mac[6], *data[4], byte[CCNIC_SMALL_SIZE];
-	const uint8_t *bytes[1] = {byte};
-	uint8_t *rooms[1] = {byte};
+	uint8_t mac[6], byte[CCNIC_SMALL_SIZE];
+	void *data[4];
+	const void *bytes[1] = {byte};
+	void *rooms[1] = {byte};
 	uint16_t len[4] = {64, 64, 64, 64};
 
 	memset(bufs, 0, sizeof(bufs));

@@ -61,15 +61,15 @@ impl Pins {
     }
 }
 
-/// Has the kernel put the extent that is mapped at `base` into a huge page. Works with any setting of transparent huge pages but
-/// `shmem_enabled=deny`.
+/// Has the kernel put the extents that are mapped at `base` into huge pages, all `len` bytes. Works with any setting of transparent huge
+/// pages but `shmem_enabled=deny`.
 ///
 /// # Safety
-/// `base` is where an extent of a file is mapped, from its first page on.
-pub(crate) unsafe fn collapse_mapped(base: NonNull<c_void>) -> Result<()> {
+/// `base` is where an extent of a file is mapped, from its first page on, and whole extents of it are mapped from there.
+pub(crate) unsafe fn collapse_mapped(base: NonNull<c_void>, len: usize) -> Result<()> {
     // By libc: rustix has no name for this advice.
     // SAFETY: the caller's mapping; collapsing changes no contents.
-    match unsafe { libc::madvise(base.as_ptr(), EXTENT as usize, libc::MADV_COLLAPSE) } {
+    match unsafe { libc::madvise(base.as_ptr(), len, libc::MADV_COLLAPSE) } {
         0 => Ok(()),
         _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
     }
@@ -92,7 +92,7 @@ pub fn collapse(fd: impl AsFd, at: u64) -> Result<()> {
     let collapsed = mapped.and_then(|base| {
         let base = NonNull::new(base).ok_or(Errno::NOMEM)?;
         // SAFETY: mapped by the line above.
-        unsafe { collapse_mapped(base) }
+        unsafe { collapse_mapped(base, extent) }
     });
     // SAFETY: nobody else has the address of what was mapped here.
     unsafe { munmap(room, 2 * extent)? };

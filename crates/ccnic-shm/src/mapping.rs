@@ -6,6 +6,7 @@
 //! memories).
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 use std::sync::Once;
@@ -94,21 +95,23 @@ impl Mapping {
         Ok(())
     }
 
-    /// Puts the whole extents of a region that nobody has touched yet into huge pages, as far as the system has any: `alike` says whether
-    /// the bytes of an extent, from an offset on, may be placed together.
-    pub(crate) fn collapse(&self, alike: impl Fn(u32) -> bool) {
-        let whole = (0..self.size).step_by(HUGE_PAGE as usize).take((self.size / HUGE_PAGE) as usize);
-        for at in whole.filter(|at| alike(*at)) {
-            // SAFETY: the extent lies in our mapping, and no other process has it. An extent without any page is not collapsed.
-            let collapsed = unsafe {
-                let extent = self.base.add(at as usize);
-                extent.write_volatile(0);
-                collapse_mapped(extent.cast())
-            };
-            if let Err(e) = collapsed {
-                tracing::debug!("the region is on small pages from byte {at} on: {e}");
-                return;
-            }
+    /// Puts the whole extents of these bytes of a region, which nobody has touched yet, into huge pages, as far as the system has any.
+    pub(crate) fn collapse(&self, bytes: &Range<u32>) {
+        let end = bytes.end.min(self.size) / HUGE_PAGE * HUGE_PAGE;
+        let Some(start) = bytes.start.checked_next_multiple_of(HUGE_PAGE).filter(|start| *start < end) else {
+            return;
+        };
+        // SAFETY: the extents lie in our mapping, and no other process has it. One without any page is not collapsed. All by one call: for
+        // each call the kernel waits for every CPU.
+        let collapsed = unsafe {
+            let first = self.base.add(start as usize);
+            (0..end - start)
+                .step_by(HUGE_PAGE as usize)
+                .for_each(|at| first.add(at as usize).write_volatile(0));
+            collapse_mapped(first.cast(), (end - start) as usize)
+        };
+        if let Err(e) = collapsed {
+            tracing::debug!("the region is on small pages, some of it at least: {e}");
         }
     }
 

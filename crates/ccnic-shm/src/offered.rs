@@ -22,6 +22,7 @@ use rustix::fs::{SealFlags, SeekFrom, fcntl_add_seals, fcntl_get_seals, fstat, f
 use rustix::io::{Errno, pread};
 
 use crate::error::Error;
+use crate::extents::Pins;
 use crate::mapping::Mapping;
 use crate::region::{HUGE_PAGE, Pages, Region};
 
@@ -120,6 +121,12 @@ impl OfferedRegion {
                       release on both sides, or have the operator trust this user",
             });
         }
+        let huge = self.page == HUGE_PAGE as usize;
+        let pinned = sealing == Sealing::Required && !huge;
+        // While an extent is being collapsed, mapping the file waits with a lock that all threads of this process need. Here only this
+        // thread waits, and what it holds now is collapsed no more.
+        let _meanwhile =
+            pinned.then(|| Pins::take(&self.fd, self.size)).transpose().map_err(Error::os(PIN))?;
         let mut mapping =
             Mapping::new(&self.fd, self.size, self.page).map_err(Error::os("map the region"))?;
         if sealing == Sealing::Required {
@@ -128,8 +135,8 @@ impl OfferedRegion {
         }
         // Nobody can punch holes any more, so this is final: the next lines allocate no page.
         self.check_pages()?;
-        let huge = self.page == HUGE_PAGE as usize;
-        if !huge && sealing == Sealing::Required {
+        if pinned {
+            // Once more: until the seal pages could be punched and made anew.
             mapping.pin(&self.fd).map_err(Error::os(PIN))?;
         }
         if !huge {

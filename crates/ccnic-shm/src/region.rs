@@ -82,7 +82,7 @@ impl Region {
     }
 
     /// A region whose pages are allocated when they are first touched, but for whole extents of 2 MiB, which the system puts into huge
-    /// pages where it has any. (Those whose parts belong to different nodes stay as they are.)
+    /// pages where it has any. (With homes: those that belong to one of them.)
     pub(crate) fn make_empty(size: u32, huge: bool, homes: &[(Range<u32>, u32)]) -> Result<Region, Error> {
         let page = if huge { HUGE_PAGE } else { 4096 };
         let size = size.checked_next_multiple_of(page).ok_or(Error::TooLarge { size })?;
@@ -98,8 +98,10 @@ impl Region {
                 .map_err(Error::os("choose the home of the region's pages"))?;
         }
         if !huge {
-            let inside = |edge: u32, at: u32| edge > at && edge - at < HUGE_PAGE;
-            mapping.collapse(|at| !homes.iter().any(|(r, _)| inside(r.start, at) || inside(r.end, at)));
+            match homes {
+                [] => mapping.collapse(&(0..size)),
+                some => some.iter().for_each(|(bytes, _)| mapping.collapse(bytes)),
+            }
         }
         let pages = if huge { Pages::Huge } else { Pages::Small };
         Ok(Region { homes: homes.to_vec(), ..Region::new(fd, mapping, pages) })

@@ -117,6 +117,11 @@ pub(crate) unsafe fn status_name(given: *const c_char) -> Result<String, Failure
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handle::{Owned, handles};
+
+    struct Queue;
+
+    handles!(Queue);
 
     #[test]
     fn a_null_array_is_empty_or_an_error() {
@@ -124,10 +129,11 @@ mod tests {
         unsafe {
             assert!(array::<u64>(std::ptr::null(), 0).unwrap().is_empty());
             assert_eq!(array::<u64>(std::ptr::null(), 1).unwrap_err().code(), -Errno::INVAL.raw_os_error());
-            let mut queue = 0u8;
-            assert!(output(&raw mut queue, std::ptr::null_mut::<u64>(), 0).unwrap().1.is_empty());
-            assert!(output(&raw mut queue, std::ptr::null_mut::<u64>(), 1).is_err());
-            assert!(output(std::ptr::null_mut::<u8>(), std::ptr::null_mut::<u64>(), 0).is_err());
+            let queue = Owned::new(Queue).into_handle();
+            assert!(output(queue, std::ptr::null_mut::<u64>(), 0).unwrap().1.is_empty());
+            assert!(output(queue, std::ptr::null_mut::<u64>(), 1).is_err());
+            assert!(output(std::ptr::null_mut::<Queue>(), std::ptr::null_mut::<u64>(), 0).is_err());
+            drop(Owned::take(queue));
         }
     }
 

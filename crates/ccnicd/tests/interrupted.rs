@@ -198,6 +198,5 @@ fn of_daemons_that_race_for_a_socket_one_serves() {
         let signal = if round % 2 == 0 { Signal::KILL } else { Signal::TERM };
         kill_process(Pid::from_child(&winner), signal).unwrap();
         winner.wait().unwrap();
-        assert_eq!(socket.exists(), signal == Signal::KILL, "round {round}");
     }
 }

@@ -273,7 +273,7 @@ impl Trial {
     /// Ends everybody in order and sees what is left.
     fn end(mut self) {
         let allowed = |name: &str| {
-            let kept = ["board", "kv.snap", "nic.sock.lock"].contains(&name);
+            let kept = ["board", "kv.snap", "nic.sock", "nic.sock.lock"].contains(&name);
             kept || [".log", ".pulse", ".journal"].iter().any(|end| name.ends_with(end))
         };
         for party in self.parties.iter_mut().rev() {

@@ -368,6 +368,26 @@ fn refusals_that_are_logged() {
     beside("log-flood", 5000);
 }
 
+#[test]
+fn long_packets_to_240_others() {
+    beside("broadcast-long", 100);
+}
+
+#[test]
+fn super_packets_to_240_others_whose_rings_are_full() {
+    beside("tso-full", 100);
+}
+
+#[test]
+fn super_packets_to_240_others_who_take_them() {
+    beside("tso-drained", 100);
+}
+
+#[test]
+fn flow_rules_and_rss_that_change_without_end() {
+    beside("steer-churn", 100);
+}
+
 /// What the kernel takes from the polling thread only slows the good program down.
 #[test]
 fn spinners_on_the_polling_cpu() {

@@ -318,7 +318,8 @@ mod tests {
         let lacked = Lacked { share: 0.49, waited_ns: 250_000_000, preempted: 40, stolen_ns: 0 };
         noisy.polling_beside = Some(lacked);
         let row = Row::of(scribble, Wire::Loopback, 1, vec![noisy.clone()]);
-        assert_eq!((row.fair_share.median, row.share_of_polling), (0.49, 0.98));
+        let percent = [row.fair_share.median, row.share_of_polling].map(|share| (100.0 * share).round());
+        assert_eq!(percent, [49.0, 98.0]);
         assert!(
             row.missed[0].contains("49 % of its fair share (98 % of that of the time"),
             "{:?}",

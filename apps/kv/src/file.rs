@@ -17,7 +17,7 @@ pub(crate) struct NewFile {
     path: PathBuf,
 }
 
-/// What the names of unfinished files begin and end with. In between: the process id, a dot, 16 hexadecimal digits.
+/// Prefix and suffix of the names of unfinished files. In between: the process id, a dot, 16 hexadecimal digits.
 fn affixes(path: &Path) -> (String, &'static str) {
     (format!("{}.", path.file_name().unwrap_or_default().display()), ".tmp")
 }

@@ -36,7 +36,7 @@ enum State {
 #[derive(Debug)]
 pub struct Connection {
     state: State,
-    /// How many commands it may still begin, and what work they may do: [`Connection::allow`].
+    /// Commands that it may still begin, and the work that they may do: [`Connection::allow`].
     allowed: u32,
     work: usize,
     /// Replies are made until this many bytes wait.

@@ -53,7 +53,7 @@ fn parse<'a>(words: &Words<'a>, context: &Context<'_, '_>) -> Result<Flags<'a>, 
     Ok(flags)
 }
 
-/// What is to be stored, without its value.
+/// An item to be stored, without its value.
 fn update<'a>(flags: &'a Flags<'_>) -> Update<'a> {
     let mode = match flags.mode {
         b'E' => Mode::Add,

@@ -10,7 +10,7 @@ pub const HEADER: usize = 8;
 pub const LONGEST: usize = 1400;
 /// Bytes of the longest reply to a datagram, whose sender may be forged: 48 datagrams of the longest.
 pub const LONGEST_REPLY: usize = 64 << 10;
-/// What is answered in the place of a longer one, and of one that takes more work than a turn of a connection.
+/// The answer in the place of a longer one, and of one that takes more work than a turn of a connection.
 pub(super) const REPLY_TOO_LARGE: &str = "SERVER_ERROR reply too large for datagrams, ask over TCP";
 
 /// The key of a datagram's first command: in all commands that have one it is the second word.

@@ -41,7 +41,7 @@ pub(super) fn update(words: &Words<'_>, mode: Mode, rest: &[u8], context: &mut C
     Next::Took(needed)
 }
 
-/// What is to be stored, without its value.
+/// An item to be stored, without its value.
 fn parse<'a>(all: &[&'a [u8]], mode: Mode, session: &Session<'_>) -> Option<Update<'a>> {
     let key = all[1];
     if key.len() > MAX_KEY {

@@ -1,4 +1,4 @@
-//! What a thread does once a second, in steps between its clients' turns.
+//! Work of a thread once a second, in steps between its clients' turns.
 
 use crate::store::Store;
 
@@ -8,7 +8,7 @@ const SLOTS_AT_ONCE: usize = 500;
 /// Idle clients that are disconnected at once.
 pub(super) const DISCONNECTED: usize = 64;
 
-/// What is left to do of this second's.
+/// The part of this second's work that is left.
 #[derive(Debug)]
 pub(super) struct Chores {
     shard: usize,

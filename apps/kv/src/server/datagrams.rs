@@ -8,9 +8,9 @@ use crate::protocol::udp::{Frames, LONGEST};
 use crate::rpc;
 use crate::store::{Store, TURN};
 
-/// How many datagrams are answered before others have their turn, at most: less when their work is that of a turn.
+/// Datagrams that are answered before others have their turn, at most: fewer when their work is that of a turn.
 const MOST: usize = 64;
-/// What a datagram costs that is sent, beside its bytes: a system call.
+/// The cost of a datagram that is sent, beside its bytes: a system call.
 const DATAGRAM: usize = 4 << 10;
 /// The longest value that an answer has room for: what a datagram of UDP over IPv4 holds, less our header.
 const LONGEST_VALUE: usize = 65_507 - rpc::HEADER;

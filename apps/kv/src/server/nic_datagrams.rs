@@ -34,7 +34,7 @@ struct Request {
     room: usize,
     /// Where it ends among the bytes of all.
     end: usize,
-    /// Where its key belongs, if it has one.
+    /// The place of its key, if it has one.
     place: Option<Place>,
 }
 

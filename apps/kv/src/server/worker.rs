@@ -20,7 +20,7 @@ use crate::store::Store;
 const NEW: usize = 64;
 /// How much is read at once.
 const READ: usize = 64 << 10;
-/// How many pieces, and how many bytes, are written at once.
+/// Pieces and bytes that are written at once.
 const PIECES: usize = 64;
 const WRITE: usize = 256 << 10;
 const DOORBELL: u64 = u64::MAX;

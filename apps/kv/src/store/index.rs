@@ -77,7 +77,7 @@ fn tag(hash: u64) -> u16 {
 }
 
 impl Table {
-    /// Where the search for a hash begins. Other bits of it are its tag.
+    /// The line in which the search for a hash begins. Other bits of it are its tag.
     #[inline]
     fn home(&self, hash: u64) -> usize {
         (hash >> 16) as usize & (self.lines.len() - 1)

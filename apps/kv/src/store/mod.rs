@@ -155,7 +155,7 @@ impl<'a> Session<'a> {
         self.store
     }
 
-    /// Where a key belongs.
+    /// The place of a key.
     pub(crate) fn place(&self, key: &[u8]) -> Place {
         self.store.place(key)
     }
@@ -292,7 +292,7 @@ impl<'a> Session<'a> {
         Some(all)
     }
 
-    /// Whether they are counted.
+    /// True when they are counted.
     pub(crate) fn tracks_sizes(&mut self) -> bool {
         self.counted(0).sizes.is_some()
     }

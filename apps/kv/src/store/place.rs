@@ -39,7 +39,7 @@ impl Secret {
 }
 
 impl Store {
-    /// Where a key belongs.
+    /// The place of a key.
     pub fn place(&self, key: &[u8]) -> Place {
         let shard = match self.shards() {
             1 => 0,

@@ -25,7 +25,7 @@ const SWEEP_WHEN_FULL: usize = 256;
 const SHORT: usize = 64 << 10;
 /// Items that are evicted at once beyond those that a value needs, at most: of more in use than a lowered limit permits.
 const EVICTIONS: usize = 1024;
-/// How many values that a reply has referred to are looked at when memory is short.
+/// Values that a reply has referred to, of which so many are looked at when memory is short.
 const LINGERING_LOOKS: usize = 64;
 
 /// Why an item is taken away.
@@ -55,7 +55,7 @@ pub(crate) struct Shard {
     lingering: VecDeque<Arc<[u8]>>,
     /// Their memory.
     lingering_bytes: usize,
-    /// What has been done since the shard was locked: `work.rs`.
+    /// Work done since the shard was locked: `work.rs`.
     pub(super) work: usize,
     /// Memory that was used when the limit was last lowered: as much may still be.
     shrinks_from: usize,

@@ -137,7 +137,7 @@ fn oldest_first(session: &mut Session<'_>, number: usize) -> Vec<(u32, u32)> {
     all
 }
 
-/// What is in these slots now.
+/// The items in these slots now.
 fn items(session: &mut Session<'_>, number: usize, ids: &[(u32, u32)]) -> Vec<Item> {
     let now = session.now;
     let shard = session.numbered(number);

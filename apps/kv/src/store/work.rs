@@ -12,7 +12,7 @@
 //! | a shard whose counters are told, reset or changed | [`SHARD`] |
 //! | a connection that `stats conns` tells of | [`KEY`] |
 
-/// What a turn may use: some 0.2 ms, 1 ms when every access misses all caches.
+/// Work that a turn may do: some 0.2 ms, 1 ms when every access misses all caches.
 pub const TURN: usize = 1 << 20;
 /// A command.
 pub(crate) const COMMAND: usize = 256;

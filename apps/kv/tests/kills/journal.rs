@@ -12,11 +12,11 @@ pub struct Key {
     /// The newest that was sent, and the newest that was seen to be stored in any life of the store.
     pub sent: u64,
     answered: u64,
-    /// What the store has, or one after it.
+    /// The version in the store, or one after it.
     pub least: u64,
-    /// What the last whole snapshot has, or one after it.
+    /// The version in the last whole snapshot, or one after it.
     saved: u64,
-    /// What a snapshot has that is being written, or one after it.
+    /// The version in a snapshot that is being written, or one after it.
     saving: u64,
     /// A command has had no answer: it may be carried out late, so nothing more is written to this key.
     pub doubtful: bool,
@@ -32,7 +32,7 @@ pub struct Journal {
     pub lives: u64,
 }
 
-/// What the killer has to say.
+/// Orders of the killer.
 #[derive(Debug, Clone, Copy)]
 pub enum Note {
     /// A snapshot is asked for: it will have all that was acknowledged before.

@@ -9,7 +9,10 @@ use crate::store::{MAX_KEY, Mode, Place, Session, Stored, Update};
 pub(super) fn update(words: &Words<'_>, mode: Mode, rest: &[u8], context: &mut Context<'_, '_>) -> Next {
     let (all, quiet) = (words.get(), words.noreply());
     let with_cas = usize::from(mode == Mode::Cas);
-    if !(5 + with_cas..=6 + with_cas).contains(&all.len()) {
+    if all.len() < 5 + with_cas {
+        return context.error();
+    }
+    if all.len() > 6 + with_cas {
         context.error();
         return refused(all.get(4));
     }
@@ -58,19 +61,20 @@ pub(super) fn time(word: &[u8], session: &Session<'_>) -> Option<u32> {
     session.expiry(signed(word)?)
 }
 
-/// The length of a value. With CRLF behind it, it can be counted, too.
+/// The length of a value, at most memcached's.
 pub(super) fn length(word: &[u8]) -> Option<usize> {
     let len = usize::try_from(unsigned(word)?).ok()?;
-    len.checked_add(2).and(Some(len))
+    (len <= i32::MAX as usize - 2).then_some(len)
 }
 
-/// What follows a set that was refused: its data, which are not to be taken for commands. Where their length has more digits than a number
-/// has here, nobody knows where they end, and the connection ends. A word that is no number announces no data.
+/// What follows a set that was refused: its data, which are not to be taken for commands. A word that memcached takes for no length
+/// announces no data. A number above 32 bits, which memcached cuts, ends the connection: nobody knows where its data end.
 pub(super) fn refused(length_word: Option<&&[u8]>) -> Next {
-    match length_word.map(|word| (length(word), is_digits(word))) {
-        Some((Some(len), _)) => Next::Skip(len + 2),
-        Some((None, true)) => Next::Close,
-        _ => Next::Command,
+    let Some(word) = length_word else { return Next::Command };
+    match length(word) {
+        Some(len) => Next::Skip(len + 2),
+        None if is_digits(word) && unsigned_32(word).is_none() => Next::Close,
+        None => Next::Command,
     }
 }
 

@@ -216,7 +216,7 @@ MEMCACHED_TESTS = if command -v python3 >/dev/null && perl -MTest::More -e 1 2>/
 memcached-tests: all
 	@$(MEMCACHED_TESTS)
 
-# What takes too long for `make test`, half an hour and more: 600 kills at random of the NIC, the store, programs and clients, 10 000
+# Tests that take too long for `make test`, half an hour and more: 600 kills at random of the NIC, the store, programs and clients, 10 000
 # programs that come and go, a thousand daemons that race for a socket or die in the middle of a conversation. CCNIC_KILLS=,
 # CCNIC_CYCLES= and CCNIC_SEED= say how much and repeat a run. The kernel's TCP takes part where root or user namespaces permit it.
 CCNIC_CYCLES ?= 1000

@@ -92,7 +92,7 @@ mod tests {
             let number: i128 = format!("{sign}{digits}").parse().unwrap();
             prop_assert_eq!(unsigned(text.as_bytes()), u64::try_from(number).ok());
             prop_assert_eq!(unsigned_32(text.as_bytes()), u32::try_from(number).ok());
-            // What has more than 64 bits before its sign is none, even where the sign would make it one.
+            // A number of more than 64 bits before its sign is none, even where the sign would make it one.
             let fits = number.unsigned_abs() <= u128::from(u64::MAX);
             prop_assert_eq!(signed(text.as_bytes()), i64::try_from(number).ok().filter(|_| fits));
         }

@@ -508,7 +508,7 @@ fn hostile_callers_harm_themselves_only() {
     ];
     for round in 0..200u32 {
         for datagram in &malformed {
-            // What the socket has no room for is lost, as on a wire.
+            // A datagram that the socket has no room for is lost, as on a wire.
             let _ = hostile.send(datagram);
         }
         // Sets and gets of long values, whose answers nobody takes.

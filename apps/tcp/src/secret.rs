@@ -10,7 +10,7 @@ use siphasher::sip::SipHasher24;
 use crate::connections::Tuple;
 use crate::engine::Micros;
 
-/// What a hash is for, so that none says anything about another.
+/// The purpose of a hash, so that none says anything about another.
 #[derive(Debug, Clone, Copy)]
 enum Purpose {
     Isn = 1,
@@ -24,7 +24,7 @@ enum Purpose {
 const SIZES: [u16; 8] = [48, 536, 1220, 1360, 1400, 1440, 1460, 8940];
 /// Microseconds of a cookie's period, as a shift: 16.8 s. A cookie is good in its own and in the next one.
 const PERIOD: u32 = 24;
-/// How long a cookie may be good.
+/// The longest time for which a cookie is good.
 pub(crate) const LIFETIME: Micros = 2 << PERIOD;
 /// Between the last sequence number of a connection and the first of its successor between the same ends.
 const APART: u32 = 65_536;
@@ -89,12 +89,12 @@ impl Secret {
         })
     }
 
-    /// Where the search for a port for a connection to `remote` begins (RFC 6056 section 3.3.3): elsewhere for each of them.
+    /// The first port to try for a connection to `remote` (RFC 6056 section 3.3.3): another one for each of them.
     pub(crate) fn port(&self, remote: SocketAddr) -> u64 {
         self.hash(Purpose::Port, &Tuple::new(remote.ip(), remote.port(), 0), [0; 2])
     }
 
-    /// How far the counter of ports goes on after so many steps: 1 to 8 (RFC 6056 section 3.3.5).
+    /// Steps by which the counter of ports goes on after so many steps: 1 to 8 (RFC 6056 section 3.3.5).
     pub(crate) fn step(&self, counter: u64) -> u64 {
         let nobody = Tuple::new(std::net::Ipv6Addr::UNSPECIFIED.into(), 0, 0);
         1 + self.hash(Purpose::Step, &nobody, [counter as u32, (counter >> 32) as u32]) % 8

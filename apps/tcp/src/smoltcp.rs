@@ -29,7 +29,7 @@ const SYN: u8 = 2;
 /// only polled once more than necessary.
 const SILENCE: Micros = 1_000_000;
 
-/// How long the Ethernet address is believed from which the peer's last segment has come, as long as what is learnt from ARP.
+/// The time for which the Ethernet address of the peer's last segment is believed: as long as an entry learnt from ARP.
 const HEARD: Micros = 60_000_000;
 
 /// The engine.
@@ -56,7 +56,7 @@ pub struct Tcp {
     handle: SocketHandle,
     /// When something was sent first that the peer has to answer, and has not.
     asked: Option<Micros>,
-    /// Where and when the peer's last segment has come from: the cache of neighbours is small, and others can fill it.
+    /// Source and time of the peer's last segment: the cache of neighbours is small, and others can fill it.
     heard: ([u8; 6], Micros),
 }
 
@@ -302,7 +302,7 @@ impl Engine for Smoltcp {
     #[inline]
     fn input(&mut self, now: Micros, frame: &[u8], tcp: Option<&mut Tcp>, out: &mut impl Output) {
         let mut wire = Wire { frame: Some(frame), out, capabilities: &self.capabilities, asks: false };
-        // What answers it goes where it has come from, and asks for no neighbour.
+        // Answers go to the address that it has come from, and ask for no neighbour.
         let from = frame.get(6..12).and_then(|mac| mac.first_chunk::<6>()).copied();
         self.interface.set_neighbor_hint(from.and_then(neighbour));
         let set = tcp.map_or(&mut self.none, |tcp| {

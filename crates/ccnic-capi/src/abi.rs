@@ -52,7 +52,7 @@ impl CcnicBuf {
     }
 }
 
-/// What C hands over by value it holds: the contract of the headers, which the debug mode looks after (`held.rs`).
+/// C holds what it hands over by value: the contract of the headers, which the debug mode looks after (`held.rs`).
 // SAFETY: guaranteed by the caller of the function that takes the handles; each is checked to name a buffer of the pool.
 pub(crate) const ADOPT: Adopt = unsafe { Adopt::promise() };
 

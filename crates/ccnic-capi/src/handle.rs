@@ -1,4 +1,4 @@
-//! What C holds by pointer, and how a stale pointer is noticed.
+//! Handles that C holds by pointer, and a check that notices a stale one.
 //!
 //! A handle points into a [`Slot`], whose memory is never given back: whatever a program does with the pointer, the state beside the object
 //! can be read, and says whether the object is open. A closed one has all calls refused (-EBADF). A queue or pool that is closed stays, since
@@ -48,7 +48,7 @@ impl<T> Resting<T> {
 
 /// An object that C holds by pointer.
 pub(crate) trait Handle: Sized + 'static {
-    /// Where its slots rest.
+    /// Its free slots.
     fn resting() -> &'static Resting<Self>;
 }
 

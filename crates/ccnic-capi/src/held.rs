@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::abi::{CcnicBuf, CcnicView};
 use crate::errno::Failure;
 
-/// What became of a buffer, and who has it.
+/// A buffer's state, and its holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Fate {
@@ -35,7 +35,7 @@ impl Fate {
             .unwrap_or(Fate::Unknown)
     }
 
-    /// How a buffer is held.
+    /// A buffer's state.
     fn held(desc: Desc) -> Fate {
         if desc.small() { Fate::Small } else { Fate::Large }
     }
@@ -51,7 +51,7 @@ impl Fate {
     }
 }
 
-/// What became of the buffers of a pool. Shared by all queues and pools of an attachment.
+/// States of the buffers of a pool. Shared by all queues and pools of an attachment.
 #[derive(Debug)]
 pub(crate) struct Held {
     first: u32,
@@ -160,7 +160,7 @@ mod tests {
         assert!(text(held.give("f", Fate::Freed, &[large(0, 0)])).contains("in use as a small one"));
         assert_eq!(held.give("f", Fate::Freed, &[small(1), small(0)]), Ok(()));
         assert!(text(held.give("f", Fate::Freed, &[small(1)])).contains("freed before"));
-        // What names no buffer is for the call itself.
+        // A handle that names no buffer is for the call itself.
         assert_eq!(held.give("f", Fate::Freed, &[large(9, 0), CcnicBuf::from(Desc::new(0, 1, 0))]), Ok(()));
     }
 }

@@ -1,7 +1,7 @@
 //! The account of what programs have taken of a NIC, for all of them together, for each user, and for each name of a user.
 //!
 //! A user is one that the machine knows: a uid out of somebody's range of subordinate uids counts as that user's (`subordinates.rs`).
-//! What all users share, connections and memory, is shared by [`room`]: whoever has something cannot keep out whoever has nothing.
+//! Connections and memory, which all users share, are shared out by [`room`]: whoever has something cannot keep out whoever has nothing.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,7 @@ const MINIMUM: u64 = 128;
 /// A user may hold so many times what it leaves for others, beside the reserve.
 const SHARE: u64 = 7;
 
-/// How much more a user that `has` so much may take, where all users together have taken `all` of `most`.
+/// The amount that a user that `has` so much may still take, where all users together have taken `all` of `most`.
 ///
 /// Up to its minimum a user takes whatever is free. Beyond it, a user may hold seven times what is left then beside the reserve, as packets
 /// of a port do of a switch's shared memory (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998):
@@ -146,7 +146,7 @@ impl Used {
     }
 }
 
-/// What bounds connections beside [`CONNECTIONS`].
+/// Bounds on connections beside [`CONNECTIONS`].
 const FEWER: &str = "by the limit of open files (RLIMIT_NOFILE; LimitNOFILE= of its systemd unit), 3 each, or by a quarter of the memory of \
                      the control group (MemoryMax=), 64 KiB each";
 
@@ -628,7 +628,7 @@ mod tests {
         assert!(inside.lease(1).unwrap_err().contains("50 of 50"));
         assert!(UserMemory::new(&account, 100_002, "web".into()).lease(50).is_ok());
         assert_eq!((inside.status(50).uid, inside.status(50).user.used), (100_001, 50));
-        // What was taken is given back to whom it was taken of, whoever owns the uids by then.
+        // The account from which it was taken gets it back, whoever owns the uids by then.
         account.set_subordinates(Subordinates::default());
         drop((leases, web));
         assert!(account.used().users.is_empty() && account.all() == Amounts::default());

@@ -54,7 +54,7 @@ pub(crate) struct ListenSocket {
     place: Option<Place>,
 }
 
-/// Where a socket's file is. Whoever has this holds the lock.
+/// A socket file's folder and name. Whoever has this holds the lock.
 #[derive(Debug)]
 struct Place {
     directory: OwnedFd,
@@ -229,7 +229,7 @@ fn lock(directory: &OwnedFd, name: &OsStr, path: &Path) -> Result<OwnedFd, Error
     Err(unfit(&"a NIC that starts or ends holds it", Errno::ADDRINUSE))
 }
 
-/// Who is at a socket file.
+/// The listener at a socket file, if there is one.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Occupant {
     Nobody,
@@ -239,7 +239,7 @@ pub(crate) enum Occupant {
     Unknown(Errno),
 }
 
-/// Who is at the socket file `path`. Waits for nobody, whoever listens there.
+/// Looks for a listener at the socket file `path`. Waits for nobody, whoever listens there.
 pub(crate) fn occupant(path: &Path) -> Occupant {
     let connect = || -> Result<Connection, Errno> {
         let fd = new_socket().map_err(|_| Errno::NOMEM)?;
@@ -507,7 +507,7 @@ mod tests {
         };
         let made = ListenSocket::new_while(&path, &access, swap);
         assert_eq!(about(), before, "{made:?}");
-        // What it gets is its socket, if it let it be one.
+        // It gets its own socket, if it left one there.
         if let Ok(_socket) = made {
             let meta = std::fs::symlink_metadata(&path).unwrap();
             assert_eq!((meta.uid(), meta.mode() & 0o7777), (owner, 0o666));

@@ -49,7 +49,7 @@ pub struct OfferedRegion {
     seals: SealFlags,
 }
 
-/// What a NIC does to a region so that nobody can have its pages moved.
+/// A step of the offer, as errors name it: pages that a pipe holds are not moved.
 const PIN: &str = "hold the region's pages in a pipe (raise RLIMIT_NOFILE, or fs.pipe-user-pages-hard)";
 /// Bytes of the blocks in which `stat` counts, whatever the pages' size.
 const BLOCK: u64 = 512;

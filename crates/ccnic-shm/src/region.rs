@@ -170,7 +170,7 @@ impl Region {
     /// * At most one `ccnic::host::QueuePair` and one `ccnic::nic::NicQueue` exist for each queue, with the layout that the region was
     ///   formatted with.
     ///
-    /// What the other side does, another process or another mapping of the same file, is not part of this: words are atomic, and a copy
+    /// Accesses of the other side, another process or another mapping of the same file, are not part of this: words are atomic, and a copy
     /// of payload that is changed meanwhile is torn. Only code that trusts the other side may have payload lent.
     ///
     /// ```

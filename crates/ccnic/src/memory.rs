@@ -39,7 +39,7 @@ pub const LINE: u32 = 64;
 /// assert_eq!((&bytes, mem.compare_exchange(64, 0, 2)), (b"hello", Err(1)));
 /// ```
 pub trait SharedMemory {
-    /// What a caller shows who hands over buffers as plain descriptors
+    /// Shown by a caller that hands over buffers as plain descriptors
     /// ([`QueuePair::tx_descs`](crate::host::QueuePair::tx_descs) and its like). A descriptor can be copied, so two of one buffer
     /// would have its bytes lent twice: mapped memory, which lends them by reference, asks for a value that only `unsafe` code
     /// makes. `()` for a memory that lends copies.

@@ -272,7 +272,7 @@ fn a_log_that_nobody_reads_stops_nobody() {
     assert!(daemon.signal(Signal::TERM).success());
 }
 
-/// What stands in the way of a start, and belongs to somebody who never answers: a socket whose backlog is full, pipes in the place of
+/// Obstacles to a start that belong to somebody who never answers: a socket whose backlog is full, pipes in the place of
 /// files, a lock of the directory. Each is an error that names it, and the daemon ends.
 #[test]
 fn a_start_waits_for_nobody() {

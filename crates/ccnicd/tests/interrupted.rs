@@ -25,7 +25,7 @@ fn cycles(few: u64) -> u64 {
 const FILE: &str = "wire = 'switch'\n";
 const OTHER: &str = "wire = 'switch'\nmac-ageing = 77\n";
 
-/// What somebody does over and over: how often it has been done, and how often it was cut short.
+/// An operation that is repeated: how often it was done, and how often it was cut short.
 #[derive(Default)]
 struct Deeds {
     done: AtomicUsize,

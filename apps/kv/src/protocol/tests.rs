@@ -278,7 +278,7 @@ fn no_length_is_cut() {
     }
     let (answer, closed) = answers(&store(), &[b"set k 0 0 2147483645\r\nx\r\nflush_all\r\nmn\r\n"]);
     assert_eq!((&answer[..], closed), (format!("{TOO_LARGE}\r\n").as_bytes(), false));
-    // What memcached takes for no length announces no data, nor does a line with too few words.
+    // A word that memcached takes for no length announces no data, nor does a line with too few words.
     for line in ["set k 0 0 -5", "set k 0 0 5x", "set k 0 0 2147483646", "ms k 4294967295"] {
         assert_eq!(ask(format!("{line}\r\nmn\r\n").as_bytes()), format!("{BAD_FORMAT}\r\nMN\r\n"), "{line}");
     }

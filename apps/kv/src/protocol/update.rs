@@ -67,7 +67,7 @@ pub(super) fn length(word: &[u8]) -> Option<usize> {
     (len <= i32::MAX as usize - 2).then_some(len)
 }
 
-/// What follows a set that was refused: its data, which are not to be taken for commands. A word that memcached takes for no length
+/// Passes over the data of a set that was refused, which are not to be taken for commands. A word that memcached takes for no length
 /// announces no data. A number above 32 bits, which memcached cuts, ends the connection: nobody knows where its data end.
 pub(super) fn refused(length_word: Option<&&[u8]>) -> Next {
     let Some(word) = length_word else { return Next::Command };

@@ -276,7 +276,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// How many items there are of each size, by steps of [`stats::SIZE_STEP`], rounded up: of the sizes from the step `from` on, at most
+    /// Numbers of items of each size, by steps of [`stats::SIZE_STEP`], rounded up: of the sizes from the step `from` on, at most
     /// `most`. None: nobody has asked to count them.
     pub(crate) fn sizes(&mut self, from: usize, most: usize) -> Option<BTreeMap<usize, u64>> {
         let mut all = BTreeMap::new();

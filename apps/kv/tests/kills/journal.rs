@@ -1,4 +1,4 @@
-//! What a client has written to the store, and what the store has promised of it, in a file: whoever lives next knows it. The client writes
+//! A client's writes to the store, and the store's promises, in a file: the client's next life knows them. The client writes
 //! a line before it sends a command and one after the answer; the killer writes lines about the store.
 
 use std::collections::BTreeMap;

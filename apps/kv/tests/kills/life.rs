@@ -1,4 +1,4 @@
-//! What every process of the trial shares with the one that kills: a board of numbers, and a pulse of each.
+//! Memory that every process of the trial shares with the one that kills: a board of numbers, and a pulse of each.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -13,11 +13,11 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 const FOLDER: &str = "CCNIC_KILLS_FOLDER";
 /// The name of this process, there too.
 const NAME: &str = "CCNIC_KILLS_NAME";
-/// Where the kills that have begun are on the board, behind those that are over.
+/// The board's place of the kills that have begun, behind those that are over.
 const BEGUN: usize = 16;
 /// Of these, those that came without a warning.
 const CRASHES: usize = 32;
-/// Where the number of rests is on the board.
+/// The board's place of the number of rests.
 const REST: usize = 48;
 /// The rest in which buffers are to be counted.
 const COUNT: usize = 49;
@@ -81,7 +81,7 @@ impl Numbers {
     }
 }
 
-/// Where things are in the folder of a trial.
+/// Paths in the folder of a trial.
 #[derive(Debug, Clone)]
 pub struct Folder(pub PathBuf);
 
@@ -134,7 +134,7 @@ impl Board {
         self.0.add(CRASHES + who, u64::from(!orderly));
     }
 
-    /// How often it was killed without being told to end.
+    /// Number of times that it was killed without being told to end.
     pub fn crashes(&self, who: usize) -> u64 {
         self.0.get(CRASHES + who)
     }
@@ -144,7 +144,7 @@ impl Board {
         self.0.add(who, 1);
     }
 
-    /// How often work has begun or stopped: while it is odd all are to rest.
+    /// Number of times that work has begun or stopped: while it is odd all are to rest.
     pub fn rests(&self) -> u64 {
         self.0.get(REST)
     }
@@ -163,7 +163,7 @@ impl Board {
     }
 }
 
-/// What a process says of itself.
+/// A process's account of itself.
 #[derive(Debug, Clone, Copy)]
 pub enum Says {
     /// It moves as long as something of use is done.
@@ -237,7 +237,7 @@ impl Life {
     }
 }
 
-/// What another process says of itself.
+/// Another process's account of itself.
 #[derive(Debug)]
 pub struct Pulse(Numbers);
 

@@ -1,10 +1,10 @@
-//! What a process holds, and where it stands.
+//! Descriptors and memory that a process holds, and its threads' states.
 
 use std::fmt::Write;
 
 use ccnic_hostile::figure;
 
-/// What must be the same at every rest of a life.
+/// Numbers that must be the same at every rest of a life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holdings {
     pub descriptors: usize,
@@ -24,7 +24,7 @@ impl Holdings {
     }
 }
 
-/// What a life held when it was first at rest, and after how many kills that was.
+/// Holdings of a life when it was first at rest, and after how many kills that was.
 #[derive(Debug, Clone, Copy)]
 pub struct First {
     pub held: Holdings,
@@ -33,7 +33,7 @@ pub struct First {
     pub kills: u64,
 }
 
-/// Where every thread of a process stands: its name, state, and stack in the kernel.
+/// Every thread of a process: its name, state, and stack in the kernel.
 pub fn stacks(pid: u32) -> String {
     let mut text = String::new();
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return format!("{pid} has gone") };

@@ -223,7 +223,7 @@ impl Trial {
     /// Everybody stops sending, settles and verifies what is his. Then nothing may be left of those who died.
     fn rest(&mut self) {
         let rest = self.board.next_rest();
-        // What is left to do may take long on a busy machine: as long as it goes on nobody hangs.
+        // The rest of the work may take long on a busy machine: as long as it goes on nobody hangs.
         let restless = |trial: &Trial| {
             let parties = trial.parties.iter().filter(|party| party.speaks());
             let restless = parties.filter(|party| party.pulse.said(Says::Rest) != rest);

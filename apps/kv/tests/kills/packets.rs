@@ -12,7 +12,7 @@ use ccnic_testing::PATIENCE;
 
 use super::life::{self, Life, Says};
 
-/// What a NIC may have in its hands when it dies, in descriptors: docs/architecture/overview.md, "Life and death".
+/// Descriptors that a NIC may have in its hands when it dies: docs/architecture/overview.md, "Life and death".
 const IN_HAND: u64 = 64;
 /// Frames under way: far fewer than a ring has room for, so that none is dropped for want of it.
 const WINDOW: u64 = 48;
@@ -191,7 +191,7 @@ impl Pair {
         from.receive(to.mac);
         let came = to.receive(from.mac);
         for frame in &came {
-            // What was under way when a life before this one ended may come late.
+            // Packets that were under way when a life before this one ended may come late.
             if frame.life != self.life {
                 assert!(frame.life < self.life, "{frame:?} in life {}", self.life);
                 continue;

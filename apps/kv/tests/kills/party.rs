@@ -13,16 +13,16 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::life::{self, Folder, Life, NAMES, Pulse, Says};
 use super::look::{First, Holdings, stacks};
 
-/// How it is made.
+/// A process of the trial, through all its lives.
 pub struct Party {
     pub who: usize,
     folder: Folder,
     arguments: Vec<String>,
     child: Option<Child>,
     pub pulse: Pulse,
-    /// What lives that are over have said: frames or commands verified, frames lost, NICs gone on with, connections broken.
+    /// Sums over lives that have ended: frames or commands verified, frames lost, NICs gone on with, connections broken.
     past: [u64; 4],
-    /// What this life held when it first was at rest.
+    /// Holdings of this life when it first was at rest.
     pub first: Option<First>,
     /// Starts that found no NIC.
     pub early: u64,
@@ -102,7 +102,7 @@ impl Party {
         self.child.as_ref().map_or(0, Child::id)
     }
 
-    /// How it has ended by itself, which nobody may.
+    /// Its exit status if it has ended by itself, which nobody may.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.as_mut().and_then(|child| child.try_wait().unwrap())
     }

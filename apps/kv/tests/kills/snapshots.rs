@@ -27,7 +27,7 @@ fn start(folder: &Path) -> (Child, UnixStream) {
     (store, UnixStream::connect(socket).unwrap())
 }
 
-/// What is answered, up to this end.
+/// The answer, up to this end.
 fn ask(stream: &mut UnixStream, request: &[u8], end: &[u8]) -> Vec<u8> {
     stream.write_all(request).unwrap();
     let (mut answer, mut bytes) = (Vec::new(), [0; 1 << 16]);

@@ -134,7 +134,7 @@ fn tell_if_stuck(stack: &mut Stack, end: &mut End) {
     }
 }
 
-/// What becomes of an end that has failed: only a death of its peer explains it.
+/// Judges an end that has failed: only a death of its peer explains it.
 fn broken(world: &Life, stack: &mut Stack, end: &End, peer: usize, error: &io::Error) {
     let killed = world.board.killed_since(peer, end.died);
     assert!(

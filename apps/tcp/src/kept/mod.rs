@@ -147,7 +147,7 @@ impl<T: Copy> Table<T> {
     }
 }
 
-/// Where a value lies, for threads that have no part in its stack. Made by [`KeptMemory::places`], whose caller promises that the value
+/// A value's place, for threads that have no part in its stack. Made by [`KeptMemory::places`], whose caller promises that the value
 /// stays as it is.
 #[derive(Debug)]
 pub struct Places {

@@ -191,7 +191,7 @@ fn data_need_an_acceptable_acknowledgement() {
         assert_eq!(hosts.raw.answers(&[data(ack.wrapping_sub(before))]), []);
     }
     assert_eq!(hosts.read(conn).unwrap_err().kind(), ErrorKind::WouldBlock);
-    // What waits for the peer's window was not sent, so it cannot be acknowledged.
+    // Data that wait for the peer's window were not sent, so they cannot be acknowledged.
     let mut closed = Segment::new(2000, ACK, seq, ack);
     closed.window = 3;
     assert_eq!(hosts.raw.answers(&[closed.clone()]), []);
@@ -424,7 +424,7 @@ fn a_handshake_does_not_close_a_listener() {
     assert_eq!(hosts.raw.server.counters().cookies_accepted, 1);
 }
 
-/// What a cookie says of the peer's segments holds, and the SYN-ACK offers nothing that is not kept.
+/// The segment size in a cookie holds, and the SYN-ACK offers nothing that is not kept.
 #[test]
 fn a_connection_by_cookie_keeps_to_the_peers_segments() {
     let _alone = alone();

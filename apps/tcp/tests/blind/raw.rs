@@ -17,7 +17,7 @@ pub const URG: u8 = 32;
 
 pub const SERVER: [u8; 4] = [10, 9, 0, 1];
 pub const PEER: [u8; 4] = [10, 9, 0, 99];
-/// Where the server listens.
+/// The server's port.
 pub const PORT: u16 = 7;
 const MAC: [u8; 6] = [2, 0, 0, 0, 9, 99];
 
@@ -218,7 +218,7 @@ impl Raw {
         }
     }
 
-    /// What the server answers to these segments, now.
+    /// The server's answers to these segments, now.
     pub fn answers(&mut self, segments: &[Segment]) -> Vec<Segment> {
         segments.iter().for_each(|segment| self.send(segment));
         self.settle();

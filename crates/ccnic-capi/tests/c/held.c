@@ -59,7 +59,7 @@ static void after_tx(uint16_t len)
 	}
 }
 
-/* What a full ring did not take is still held. */
+/* Buffers that a full ring did not take are still held. */
 static void full_ring(void)
 {
 	static struct ccnic_buf bufs[400];

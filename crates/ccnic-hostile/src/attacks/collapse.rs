@@ -21,7 +21,7 @@ const FEW: u32 = 200;
 /// Threads that keep the collapsing one from its CPU, besides the one that sends. (With many it would not run at all.)
 const SPINNERS: usize = 1;
 
-/// Who collapses the extents of a region.
+/// The process that collapses the extents of a region.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum By {
     /// A thread of the program, once the region is attached.

@@ -69,7 +69,7 @@ fn extents(size: u64) -> impl Iterator<Item = u64> {
     (0..size).step_by(EXTENT as usize)
 }
 
-/// Whether this system collapses extents of shared memory at all (Linux 6.1, not with `shmem_enabled=deny`, and with a huge page left).
+/// True if this system collapses extents of shared memory at all (Linux 6.1, not with `shmem_enabled=deny`, and with a huge page left).
 fn collapses() -> bool {
     let collapsed = collapse(small(EXTENT), 0);
     if let Err(e) = collapsed {
@@ -155,13 +155,13 @@ fn a_region_of_four_gigabytes_takes_a_pipe_for_512_mib() {
     assert_eq!(Pins::take(small(4096), 2 * HUGE_PAGE).unwrap_err(), Errno::NODATA, "the file is shorter");
 }
 
-/// Whether this process may lock the regions of all tests.
+/// True if this process may lock the regions of all tests.
 fn locks() -> bool {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
     rustix::process::geteuid().is_root() || limit.is_none_or(|limit| limit >= 256 << 20)
 }
 
-/// What a program may ask the kernel to do with the pages at `base`, `len` bytes.
+/// Operations that a program may ask of the kernel for the pages at `base`, `len` bytes.
 type Operation = fn(base: *mut c_void, len: usize, fd: i32);
 
 fn advise(base: *mut c_void, len: usize, all: &[i32]) {
@@ -258,7 +258,7 @@ const OPERATIONS: &[(&str, Operation)] = &[
     }),
 ];
 
-/// What a program does to its own mapping concerns itself: the NIC reads and writes every page without a fault, and no page has moved.
+/// A program's operations on its own mapping concern itself: the NIC reads and writes every page without a fault, and no page has moved.
 #[test]
 fn no_operation_of_a_program_makes_an_access_of_the_nic_fault() {
     let library = Region::create(SIZE as u32, Pages::Small).unwrap();

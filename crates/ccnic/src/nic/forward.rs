@@ -29,7 +29,7 @@ pub struct Dealt {
 }
 
 impl Dealt {
-    /// How much was done: 0 is nothing.
+    /// Amount of work done: 0 is nothing.
     #[inline(always)]
     pub fn moved(&self) -> usize {
         self.descs + usize::from(self.goes_on)

@@ -26,7 +26,7 @@ const HEAD: u32 = MAX_HEADERS as u32;
 
 /// The longest packet of a program, with a tag that a policy has inserted.
 const LONGEST: u32 = Config::MAX_MTU as u32 + TAG as u32;
-/// Where the packet is copied to, behind the headers and with room for a tag.
+/// The copy's place, behind the headers and with room for a tag.
 const FRAME: u32 = SEGMENTS * HEAD + 64;
 /// The most descriptors of a result: of each segment one for its headers and one for its payload, and one more for each large buffer that
 /// the payload of all fills.
@@ -44,7 +44,7 @@ const RESULTS: usize = 8;
 /// Bytes that are written as fast as a segment's descriptors, headers and calls.
 pub(super) const BYTES: u32 = 512;
 
-/// What packets become whose receivers do not take what their senders request. A worker's switch has one.
+/// Completes packets whose receivers do not take the offloads that their senders request. A worker's switch has one.
 #[derive(Debug)]
 pub struct Completer {
     results: Box<[Completed]>,
@@ -57,7 +57,7 @@ pub struct Completer {
     told: Work,
 }
 
-/// What was done, in units that do not depend on a clock.
+/// Work done, in units that do not depend on a clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Work {
     /// Packets that were copied here and done with.
@@ -122,12 +122,12 @@ impl Completer {
         }
     }
 
-    /// What is completed from now on is of the packet of this flood, until it is another one; `None`: of packets that differ.
+    /// Copies completed from now on are of the packet of this flood, until it is another one; `None`: of packets that differ.
     pub(super) fn flood(&mut self, number: Option<u64>) {
         self.flood = number;
     }
 
-    /// What was done since the last call, in copies of small packets.
+    /// Work done since the last call, in copies of small packets.
     pub(super) fn take_work(&mut self) -> usize {
         let told = std::mem::replace(&mut self.told, self.work);
         self.work.weight().saturating_sub(told.weight())

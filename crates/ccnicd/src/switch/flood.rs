@@ -7,7 +7,7 @@
 //!   poll 3: [F, p, q]  F to 19, 20         F is completed; p is next
 //! ```
 //!
-//! What a poll does is counted in copies of small packets ([`COPIES`]): of long ones and super-packets more ([`weight`]).
+//! A poll's work is counted in copies of small packets ([`COPIES`]): of long ones and super-packets more ([`weight`]).
 
 use ccnic::Desc;
 use ccnic::nic::{Dealt, Origin};
@@ -35,7 +35,7 @@ pub(super) struct Flood {
     copies: u64,
 }
 
-/// What a switch keeps for a queue of a port: what became of its packets, and the one that is being flooded.
+/// A switch's state for a queue of a port: what became of its packets, and the one that is being flooded.
 #[derive(Debug, Default)]
 pub struct Sending {
     pub(crate) counters: SwitchCounters,
@@ -56,7 +56,7 @@ impl Flood {
     }
 }
 
-/// What a copy of a packet takes of a poll, in copies of small packets: a descriptor counts as one, as do so many [bytes](BYTES).
+/// The cost of a copy of a packet, in copies of small packets: a descriptor counts as one, as do so many [bytes](BYTES).
 pub(super) fn weight(packet: &[Desc]) -> usize {
     packet.len() + (bytes(packet) / BYTES) as usize
 }
@@ -130,7 +130,7 @@ impl Switch {
         Dealt { descs: packet.len(), open, goes_on: false }
     }
 
-    /// Where no port has rules. True when all ports have the packet.
+    /// Floods where no port has rules. True when all ports have the packet.
     fn give_plainly(
         &mut self,
         flood: &mut Flood,
@@ -155,8 +155,8 @@ impl Switch {
         flood.is_done()
     }
 
-    /// Where ports have rules. What the packet's own port is held to is looked at in each poll: it may have changed the packet meanwhile, and
-    /// then nobody else gets it. `away`: another worker polls that port.
+    /// Floods where ports have rules. Those of the packet's own port are looked at in each poll: it may have changed the packet
+    /// meanwhile, and then nobody else gets it. `away`: another worker polls that port.
     fn give_by_rules(
         &mut self,
         from: PortId,

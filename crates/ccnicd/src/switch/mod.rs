@@ -81,7 +81,7 @@ pub struct Switch {
     /// Of the other workers, those that poll ports: a bit each.
     far: u64,
     table: MacTable,
-    /// What packets become whose receivers do not take what their senders request.
+    /// Completes packets whose receivers do not take the offloads that their senders request.
     completer: Completer,
     /// Packets that were flooded in several polls.
     floods: u64,

@@ -60,7 +60,7 @@ pub(super) struct Slot {
     pub(super) changes: u64,
     /// What the operator has decided for it; `None`: nothing, or the port is being polled.
     pub(super) rules: Option<Box<Rules>>,
-    /// What it has dealt with last is a packet that other ports are still to get.
+    /// True while other ports are still to get the packet that it has dealt with last.
     pub(super) floods: bool,
     /// It is the mirror of another port.
     pub(super) watches: bool,

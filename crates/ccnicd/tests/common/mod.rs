@@ -305,7 +305,7 @@ pub fn config(design: Design) -> Config {
     Config { design, shared_pool, ring: 256, buffers: 512, ..Config::default() }
 }
 
-/// What a process does, as ps(1) says it: `T` when it has been stopped.
+/// A process's state as in ps(1): `T` when it has been stopped.
 pub fn state_of(pid: Pid) -> char {
     let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
     let state = status.lines().find_map(|line| line.strip_prefix("State:\t"));

@@ -1,4 +1,4 @@
-//! How long the daemon's polling thread sleeps where nothing wakes it: in a page fault, or for a lock of the kernel's (state D).
+//! Time that the daemon's polling thread sleeps where nothing wakes it: in a page fault, or for a lock of the kernel's (state D).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,7 +11,7 @@ use serde::Serialize;
 /// Between two looks at the thread.
 const EVERY: Duration = Duration::from_micros(500);
 
-/// What kept a thread from running, as far as it was seen.
+/// Sleeps that kept a thread from running, as far as they were seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Blocked {
     /// The longest uninterruptible sleep, in microseconds: between the first and the last look that found it.

@@ -1,4 +1,4 @@
-//! What the polling thread lacked of its CPU: time that the machine took, not an attack by way of the NIC.
+//! CPU time that the polling thread lacked: time that the machine took, not an attack by way of the NIC.
 //!
 //! A turn of a program is measured in time that the polling thread had its CPU, as far as the kernel tells it. What a hypervisor takes it
 //! does not tell; it is seen in the accounts of the CPU only.
@@ -24,7 +24,7 @@ pub struct Look {
     stolen: u64,
 }
 
-/// What it lacked between two looks.
+/// CPU time that it lacked between two looks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Lacked {
     /// The share of the time that it had its CPU.
@@ -50,7 +50,7 @@ impl Look {
         Some(Look { at, ran_ns: times.next()?, waited_ns: times.next()?, preempted, stolen })
     }
 
-    /// What it has lacked since an earlier look.
+    /// CPU time that it has lacked since an earlier look.
     pub fn since(&self, before: &Look) -> Lacked {
         let passed = self.at.duration_since(before.at).as_nanos().max(1) as f64;
         Lacked {

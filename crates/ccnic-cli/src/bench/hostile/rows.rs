@@ -30,10 +30,10 @@ pub struct Round {
     pub answers_alone: Answers,
     /// A stranger's questions beside the attack.
     pub answers_beside: Answers,
-    /// What the polling thread lacked of its CPU before the attack, and beside it; null where the kernel does not say.
+    /// CPU time that the polling thread lacked before the attack, and beside it; null where the kernel does not say.
     pub polling_alone: Option<Lacked>,
     pub polling_beside: Option<Lacked>,
-    /// What kept the polling thread beside the attack; null where the kernel does not say.
+    /// Sleeps that kept the polling thread beside the attack; null where the kernel does not say.
     pub blocked: Option<Blocked>,
     /// What the daemon took.
     pub daemon: Taken,
@@ -51,8 +51,8 @@ impl Round {
         self.polling_alone.map_or(1.0, |lacked| lacked.share).min(self.good.alone.cpu_share)
     }
 
-    /// How much more of its CPU the polling thread had before the attack than beside it: 1 where it had as much, or nobody knows. An attack
-    /// that takes the CPU itself, as `spinners` does, is seen in this, too.
+    /// Ratio of the CPU time that the polling thread had before the attack to what it had beside it: 1 where it had as much, or nobody
+    /// knows. An attack that takes the CPU itself, as `spinners` does, is seen in this, too.
     fn lacked_more(&self) -> f64 {
         let shares = self.polling_alone.zip(self.polling_beside).filter(|(_, beside)| beside.share > 0.0);
         shares.map_or(1.0, |(alone, beside)| (alone.share / beside.share).max(1.0))
@@ -104,7 +104,7 @@ pub struct Row {
     pub defects: Vec<String>,
     /// The goals that were not reached, with what was measured.
     pub missed: Vec<String>,
-    /// What the polling thread lacked of its CPU in the worst round, where that may be why a goal was missed.
+    /// CPU time that the polling thread lacked in the worst round, where that may be why a goal was missed.
     pub noise: Option<String>,
     /// The fair share as it would have been, had the polling thread had as much of its CPU as before the attack.
     pub share_of_polling: f64,
@@ -191,7 +191,7 @@ impl Row {
 }
 
 impl Row {
-    /// What the machine took from the polling thread, if a goal was missed by the good programs' packets.
+    /// CPU time that the machine took from the polling thread, if a goal was missed by the good programs' packets.
     fn noise(&self) -> Option<String> {
         let late = self.wait_us.is_some_and(|us| us > WAIT_US);
         if self.fair_share.median >= SHARE && !late {

@@ -134,7 +134,7 @@ fn goals(table: &mut Table, rows: &[Row]) {
     });
 }
 
-/// How long the polling thread slept where nothing wakes it.
+/// Time that the polling thread slept where nothing wakes it.
 fn sleep(table: &mut Table, rows: &[Row]) {
     let longest = rows.iter().filter_map(|row| Some((row.blocked_us?, row.attack))).max();
     table.note(match longest {

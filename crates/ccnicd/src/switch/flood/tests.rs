@@ -1,4 +1,4 @@
-//! What one poll does of a flood, counted in copies, segments and bytes; who gets it, and how often.
+//! The part of a flood that one poll does, counted in copies, segments and bytes; who gets it, and how often.
 
 use ccnic::ring::GroupedEpoch;
 use ccnic::{Config, SharedMemory};
@@ -25,7 +25,7 @@ fn cut(size: u16) -> Meta {
     Meta::default().with_ip_checksum(Checksum::Requested).with_segmentation(Segmentation::tcp_ipv4(size))
 }
 
-/// What the ports of a rig have been given so far: packets that they got or dropped, and their bytes.
+/// Packets of each port of a rig so far: packets that they got or dropped, and their bytes.
 fn given(rig: &Rig) -> (u64, u64) {
     (1..rig.programs.len()).map(|at| rig.counters(at)).fold((0, 0), |(packets, bytes), it| {
         (packets + it.rx_packets + it.drop_ring_full + it.drop_no_buffer, bytes + it.rx_bytes)
@@ -187,7 +187,7 @@ fn copies_for_mirrors_and_vlans_count() {
     }
 }
 
-/// What a policy looks into is looked at again in each poll.
+/// Policies judge a packet again in each poll.
 #[test]
 fn a_packet_that_is_changed_while_it_is_flooded_goes_to_nobody_else() {
     let allowed = Policy { macs: vec![Mac::new([2, 0, 0, 0, 0, 1])], ..none() };

@@ -65,7 +65,7 @@ pub(super) fn a_port_alone_has_nobody_to_send_to() {
     assert_eq!((counters.drop_no_destination, counters.flooded, counters.tx_packets), (1, 0, 1));
 }
 
-/// What a sender may say is what it requests. That a checksum is good, a hash and a mark are what a NIC tells, and nobody has looked.
+/// Receivers get a sender's requests. A good checksum, a hash and a mark are for a NIC to tell, and none has looked.
 #[test]
 pub(super) fn receivers_are_told_of_a_senders_metadata_what_it_requests() {
     let requested = Checksum::Requested;

@@ -1,8 +1,10 @@
 //! Clients of the store: over a stack of their own, over a Unix socket, over the kernel's TCP and a TAP port. Each has keys of its own, and
 //! knows what the store must have.
 
+use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -95,59 +97,57 @@ impl Way for OwnStack {
 
 const TICK: Option<Duration> = Some(Duration::from_millis(20));
 
-#[derive(Default)]
-struct Unix(Option<UnixStream>);
+/// A socket of the kernel, opened by `open`.
+struct Socket {
+    open: fn(&Life) -> io::Result<OwnedFd>,
+    is_tcp: bool,
+    stream: Option<File>,
+}
 
-impl Way for Unix {
-    fn connect(&mut self, life: &Life) -> io::Result<()> {
-        let stream = UnixStream::connect(life.folder.store())?;
-        stream.set_read_timeout(TICK)?;
-        stream.set_write_timeout(TICK)?;
-        self.0 = Some(stream);
-        Ok(())
+impl Socket {
+    fn unix() -> Self {
+        let open = |life: &Life| {
+            let stream = UnixStream::connect(life.folder.store())?;
+            stream.set_read_timeout(TICK)?;
+            stream.set_write_timeout(TICK)?;
+            Ok(stream.into())
+        };
+        Self { open, is_tcp: false, stream: None }
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(pending(self.0.as_mut().unwrap().write(bytes))?.unwrap_or(0))
-    }
-
-    fn read(&mut self, to: &mut [u8]) -> io::Result<Option<usize>> {
-        pending(self.0.as_mut().unwrap().read(to))
-    }
-
-    fn close(&mut self) {
-        self.0 = None;
+    fn tcp() -> Self {
+        let open = |_: &Life| {
+            let to = SocketAddr::new(life::STORE_ADDRESS.parse().unwrap(), PORT);
+            let stream = TcpStream::connect_timeout(&to, Duration::from_secs(2))?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(TICK)?;
+            stream.set_write_timeout(TICK)?;
+            Ok(stream.into())
+        };
+        Self { open, is_tcp: true, stream: None }
     }
 }
 
-#[derive(Default)]
-struct Kernel(Option<TcpStream>);
-
-impl Way for Kernel {
-    fn connect(&mut self, _: &Life) -> io::Result<()> {
-        let to = SocketAddr::new(life::STORE_ADDRESS.parse().unwrap(), PORT);
-        let stream = TcpStream::connect_timeout(&to, Duration::from_secs(2))?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(TICK)?;
-        stream.set_write_timeout(TICK)?;
-        self.0 = Some(stream);
+impl Way for Socket {
+    fn connect(&mut self, life: &Life) -> io::Result<()> {
+        self.stream = Some((self.open)(life)?.into());
         Ok(())
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(pending(self.0.as_mut().unwrap().write(bytes))?.unwrap_or(0))
+        Ok(pending(self.stream.as_mut().unwrap().write(bytes))?.unwrap_or(0))
     }
 
     fn read(&mut self, to: &mut [u8]) -> io::Result<Option<usize>> {
-        pending(self.0.as_mut().unwrap().read(to))
+        pending(self.stream.as_mut().unwrap().read(to))
     }
 
     fn close(&mut self) {
-        self.0 = None;
+        self.stream = None;
     }
 
     fn depends_on_the_kernel(&self) -> bool {
-        true
+        self.is_tcp
     }
 }
 
@@ -380,12 +380,12 @@ fn over_a_nic() {
 #[ignore = "a process of a trial"]
 fn over_a_unix_socket() {
     let Some(life) = Life::begin() else { return };
-    client(life::NAMES[life::CLIENT_UNIX], life, Unix::default());
+    client(life::NAMES[life::CLIENT_UNIX], life, Socket::unix());
 }
 
 #[test]
 #[ignore = "a process of a trial"]
 fn over_the_kernel() {
     let Some(life) = Life::begin() else { return };
-    client(life::NAMES[life::CLIENT_KERNEL], life, Kernel::default());
+    client(life::NAMES[life::CLIENT_KERNEL], life, Socket::tcp());
 }

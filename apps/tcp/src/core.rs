@@ -281,6 +281,7 @@ impl<E: Engine> Core<E> {
         }
         entry.waits = true;
         entry.expires = NEVER; // the engine has a time for it
+        E::release(&mut entry.tcp);
         self.time_wait.push_back(conn);
         while self.time_wait.len() > most
             && let Some(oldest) = self.time_wait.pop_front()
@@ -317,7 +318,7 @@ impl<E: Engine> Core<E> {
         {
             listening.half_open -= 1;
         }
-        if self.used.len() < SPARE {
+        if self.used.len() < SPARE && !entry.waits {
             self.used.push(entry.tcp);
         }
     }

@@ -162,6 +162,9 @@ pub trait Engine: std::fmt::Debug {
     /// Sends FIN after what was written.
     fn shutdown(tcp: &mut Self::Tcp);
 
+    /// Gives up the memory of a connection in TIME-WAIT that nobody will read from; it is not used for another one.
+    fn release(tcp: &mut Self::Tcp);
+
     /// Sends RST, and is closed.
     fn abort(tcp: &mut Self::Tcp);
 }

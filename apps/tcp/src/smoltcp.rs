@@ -339,6 +339,9 @@ impl Engine for Smoltcp {
         if awaits && (wire.asks || unresolved) {
             tcp.asked.get_or_insert(now);
         }
+        let socket = tcp.set.get::<Socket<'_>>(tcp.handle);
+        let waits = socket.send_queue() > 0 && socket.state() != State::Closed;
+        debug_assert!(!waits || at < NEVER, "what is lost is sent again only where a timer runs");
         let given_up = tcp.asked.map_or(NEVER, |asked| asked.saturating_add(timeout));
         Next { at: at.min(given_up), unresolved }
     }
@@ -396,6 +399,10 @@ impl Engine for Smoltcp {
 
     fn shutdown(tcp: &mut Tcp) {
         tcp.socket_mut().close();
+    }
+
+    fn release(tcp: &mut Tcp) {
+        tcp.socket_mut().release_buffers();
     }
 
     fn abort(tcp: &mut Tcp) {

@@ -1480,6 +1480,44 @@ impl<'a> Socket<'a> {
         self.remote_last_seq - self.local_seq_no
     }
 
+    /// The sequence number of a segment that only acknowledges: the end of what was sent, also
+    /// while a retransmission has rewound SND.NXT, since the remote drops a segment that begins
+    /// before its window, and what that acknowledges. Two ends that retransmit what the other one
+    /// has would never learn of it. Within the window, as for Linux's `tcp_acceptable_seq`.
+    fn ack_seq(&self) -> TcpSeqNumber {
+        let sent = self.rtte.max_seq_sent.unwrap_or(self.remote_last_seq);
+        sent.min(self.local_seq_no + self.remote_win_len)
+            .max(self.remote_last_seq)
+    }
+
+    /// Keeps a timer running as long as the remote has something to acknowledge, or its closed
+    /// window keeps data back: otherwise nothing would be sent again once that is lost.
+    ///
+    /// The window is probed when nothing is in flight. What is in flight is retransmitted first,
+    /// which rewinds SND.NXT, so that the probe has an octet that the remote has to answer.
+    fn set_timer_if_idle(&mut self, timestamp: Instant) {
+        if !self.timer.is_idle() {
+            return;
+        }
+        let delay = self.rtte.retransmission_timeout();
+        if self.flight_size() > 0 {
+            self.timer.set_for_retransmit(timestamp, delay);
+        } else if self.remote_win_len == 0 && !self.tx_buffer.is_empty() {
+            tcp_trace!("starting zero-window-probe timer for t+{}", delay);
+            self.timer.set_for_zero_window_probe(timestamp, delay);
+        }
+    }
+
+    /// Gives the memory of both buffers back in TIME-WAIT, when nothing will be sent or read any
+    /// more. What was not read is lost. A socket without buffers is not opened again.
+    pub fn release_buffers(&mut self) {
+        if self.state == State::TimeWait {
+            self.remote_seq_no += self.rx_buffer.len();
+            self.rx_buffer = SocketBuffer::new(&mut [][..]);
+            self.tx_buffer = SocketBuffer::new(&mut [][..]);
+        }
+    }
+
     fn cwnd_remaining(&self) -> usize {
         self.congestion_controller
             .inner()
@@ -1564,7 +1602,7 @@ impl<'a> Socket<'a> {
         // [...] an empty acknowledgment segment containing the current send-sequence number
         // and an acknowledgment indicating the next sequence number expected
         // to be received.
-        reply_repr.seq_number = self.remote_last_seq;
+        reply_repr.seq_number = self.ack_seq();
         reply_repr.ack_number = Some(self.remote_seq_no + self.rx_buffer.len());
         self.remote_last_ack = reply_repr.ack_number;
 
@@ -1811,6 +1849,17 @@ impl<'a> Socket<'a> {
         let segment_start = repr.seq_number;
         let segment_end = repr.seq_number + repr.payload.len();
 
+        // Where something is unacknowledged, the news in a bare ACK counts also if it is beyond the
+        // window, or one octet before it: a zero window must not keep ACKs away (RFC 9293, 3.8.6
+        // and 3.10.7.4), and the remote does not know whether its probe was taken.
+        let is_news = (sent_fin || !self.tx_buffer.is_empty())
+            && !sent_syn
+            && repr.control.quash_psh() == TcpControl::None
+            && repr.payload.is_empty()
+            && window_start <= segment_start + 1
+            && segment_start <= window_start + self.rx_buffer.capacity();
+        let mut outside = false;
+
         let (payload, payload_offset) = match self.state {
             // In LISTEN and SYN-SENT states, we have not yet synchronized with the remote end.
             State::Listen | State::SynSent => (&[][..], 0),
@@ -1888,6 +1937,9 @@ impl<'a> Socket<'a> {
                         &repr.payload[overlap_start - segment_start..overlap_end - segment_start],
                         overlap_start - window_start,
                     )
+                } else if is_news {
+                    outside = true;
+                    (&[][..], 0)
                 } else {
                     // Out-of-window RSTs are silently dropped, per RFC 9293
                     // (3.10.7.4) and RFC 5961 (3.2): no reply is sent, and the
@@ -2299,23 +2351,19 @@ impl<'a> Socket<'a> {
             _ => {}
         }
 
-        // start/stop the Zero Window Probe timer.
-        if self.remote_win_len == 0
-            && !self.tx_buffer.is_empty()
-            && (self.timer.is_idle() || ack_len > 0)
-        {
-            let delay = self.rtte.retransmission_timeout();
-            tcp_trace!("starting zero-window-probe timer for t+{}", delay);
-            self.timer.set_for_zero_window_probe(cx.now(), delay);
-        }
-        if self.remote_win_len != 0 && self.timer.is_zero_window_probe() {
+        // stop or restart the Zero Window Probe timer.
+        if self.timer.is_zero_window_probe() && (self.remote_win_len != 0 || ack_len > 0) {
             tcp_trace!("stopping zero-window-probe timer");
             self.timer.set_for_idle(cx.now(), self.keep_alive);
         }
+        self.set_timer_if_idle(cx.now());
 
         let payload_len = payload.len();
         if payload_len == 0 {
-            return None;
+            return match self.tuple {
+                Some(_) if outside => self.challenge_ack_reply(cx, ip_repr, repr),
+                _ => None,
+            };
         }
 
         let assembler_was_empty = self.assembler.is_empty();
@@ -2617,6 +2665,7 @@ impl<'a> Socket<'a> {
             // infinite polling loop where `poll_at` returns `Now` but `dispatch`
             // can't actually do anything.
             self.timer.set_for_idle(cx.now(), self.keep_alive);
+            self.set_timer_if_idle(cx.now());
 
             // Inform RTTE, so that it can avoid bogus measurements.
             self.rtte.on_retransmit();
@@ -2647,8 +2696,10 @@ impl<'a> Socket<'a> {
             tcp_trace!("sending zero-window probe");
         } else if self.timer.should_close(cx.now()) {
             // If we have spent enough time in the TIME-WAIT state, close the socket.
+            // What was received stays until it has been read.
             tcp_trace!("TIME-WAIT timer expired");
-            self.reset();
+            self.set_state(State::Closed);
+            self.tuple = None;
             return Ok(());
         } else {
             return Ok(());
@@ -2831,7 +2882,8 @@ impl<'a> Socket<'a> {
 
                 // If we've sent everything we had in the buffer, follow it with the PSH or FIN
                 // flags, depending on whether the transmit half of the connection is open.
-                if offset + repr.payload.len() == self.tx_buffer.len() {
+                // A probe has none: what follows it in sequence space is not sent yet.
+                if offset + repr.payload.len() == self.tx_buffer.len() && !is_zero_window_probe {
                     match self.state {
                         State::FinWait1 | State::LastAck | State::Closing => {
                             repr.control = TcpControl::Fin
@@ -2846,6 +2898,10 @@ impl<'a> Socket<'a> {
 
             // In FIN-WAIT-2 and TIME-WAIT states we may only transmit ACKs for incoming data or FIN
             State::FinWait2 | State::TimeWait => {}
+        }
+
+        if repr.is_empty() && !matches!(self.state, State::Closed) {
+            repr.seq_number = self.ack_seq();
         }
 
         // There might be more than one reason to send a packet. E.g. the keep-alive timer
@@ -2935,9 +2991,11 @@ impl<'a> Socket<'a> {
         // We've sent a packet successfully, so we can update the internal state now.
         // Use max() so a fast-retransmit segment (whose seq_number is local_seq_no, well
         // behind the current frontier) doesn't rewind the tracked "highest sent" sequence.
-        self.remote_last_seq = self
-            .remote_last_seq
-            .max(repr.seq_number + repr.segment_len());
+        if repr.segment_len() > 0 {
+            self.remote_last_seq = self
+                .remote_last_seq
+                .max(repr.seq_number + repr.segment_len());
+        }
         self.remote_last_ack = repr.ack_number;
         self.remote_last_win = repr.window_len;
 
@@ -6074,6 +6132,59 @@ mod test {
     }
 
     #[test]
+    fn test_time_wait_release_buffers() {
+        let mut s = socket_established();
+        s.release_buffers();
+        assert_eq!(s.recv_capacity(), 64);
+        let fin = TcpRepr {
+            control: TcpControl::Fin,
+            seq_number: REMOTE_SEQ + 1,
+            ack_number: Some(LOCAL_SEQ + 1),
+            payload: &b"unread"[..],
+            ..SEND_TEMPL
+        };
+        s.close();
+        recv!(
+            s,
+            [TcpRepr {
+                control: TcpControl::Fin,
+                seq_number: LOCAL_SEQ + 1,
+                ack_number: Some(REMOTE_SEQ + 1),
+                ..RECV_TEMPL
+            }]
+        );
+        send!(
+            s,
+            TcpRepr {
+                ack_number: Some(LOCAL_SEQ + 1 + 1),
+                ..fin
+            }
+        );
+        assert_eq!(s.state, State::TimeWait);
+        s.release_buffers();
+        assert_eq!((s.recv_capacity(), s.send_capacity()), (0, 0));
+        let ack = TcpRepr {
+            seq_number: LOCAL_SEQ + 1 + 1,
+            ack_number: Some(REMOTE_SEQ + 1 + 6 + 1),
+            window_len: 0,
+            ..RECV_TEMPL
+        };
+        recv!(s, time 20, [ack]);
+        // A FIN that comes again is still acknowledged.
+        send!(
+            s,
+            time 100,
+            TcpRepr {
+                ack_number: Some(LOCAL_SEQ + 1 + 1),
+                ..fin
+            },
+            Some(ack)
+        );
+        recv_nothing!(s, time 60000);
+        assert_eq!(s.state, State::Closed);
+    }
+
+    #[test]
     fn test_time_wait_timeout() {
         let mut s = socket_time_wait(false);
         recv!(
@@ -7606,6 +7717,105 @@ mod test {
         // even though we're in "fast retransmit", we shouldn't
         // force-send anything because the remote's window is full.
         recv_nothing!(s);
+    }
+
+    #[test]
+    fn test_zero_window_with_data_in_flight() {
+        let mut s = socket_established();
+        s.remote_mss = 3;
+        s.send_slice(b"abcdef").unwrap();
+        let def = TcpRepr {
+            seq_number: LOCAL_SEQ + 1 + 3,
+            ack_number: Some(REMOTE_SEQ + 1),
+            payload: &b"def"[..],
+            ..RECV_TEMPL
+        };
+        recv!(
+            s,
+            [
+                TcpRepr {
+                    seq_number: LOCAL_SEQ + 1,
+                    ack_number: Some(REMOTE_SEQ + 1),
+                    payload: &b"abc"[..],
+                    ..RECV_TEMPL
+                },
+                def
+            ]
+        );
+        // The window closes and opens again. The second segment got lost, and must be sent again.
+        for (time, window_len) in [(10, 0), (20, 3)] {
+            send!(
+                s,
+                time time,
+                TcpRepr {
+                    seq_number: REMOTE_SEQ + 1,
+                    ack_number: Some(LOCAL_SEQ + 1 + 3),
+                    window_len,
+                    ..SEND_TEMPL
+                }
+            );
+        }
+        recv!(s, time 5000, [def]);
+    }
+
+    #[test]
+    fn test_zero_window_never_opens_for_data_in_flight() {
+        let mut s = socket_established();
+        s.send_slice(b"abc").unwrap();
+        let abc = TcpRepr {
+            seq_number: LOCAL_SEQ + 1,
+            ack_number: Some(REMOTE_SEQ + 1),
+            payload: &b"abc"[..],
+            ..RECV_TEMPL
+        };
+        recv!(s, [abc]);
+        // The remote takes its window back, which RFC 9293 (3.8.6) discourages. The news of the
+        // open one gets lost: a probe has to bring it.
+        send!(
+            s,
+            time 10,
+            TcpRepr {
+                seq_number: REMOTE_SEQ + 1,
+                ack_number: Some(LOCAL_SEQ + 1),
+                window_len: 0,
+                ..SEND_TEMPL
+            }
+        );
+        recv_nothing!(s, time 5000);
+        recv!(
+            s,
+            time 60000,
+            [TcpRepr {
+                payload: &b"a"[..],
+                ..abc
+            }]
+        );
+    }
+
+    #[test]
+    fn test_fin_outlives_fast_retransmit() {
+        let mut s = socket_fin_wait_1();
+        let fin = TcpRepr {
+            control: TcpControl::Fin,
+            seq_number: LOCAL_SEQ + 1,
+            ack_number: Some(REMOTE_SEQ + 1),
+            ..RECV_TEMPL
+        };
+        recv!(s, [fin]);
+        for _ in 0..4 {
+            send!(
+                s,
+                time 10,
+                TcpRepr {
+                    seq_number: REMOTE_SEQ + 1,
+                    ack_number: Some(LOCAL_SEQ + 1),
+                    ..SEND_TEMPL
+                }
+            );
+        }
+        // There are no data to be retransmitted at once, but the FIN is lost.
+        recv_nothing!(s, time 20);
+        recv!(s, time 5000, [fin]);
     }
 
     #[test]

@@ -5,9 +5,10 @@
     ports.py tap     TCP (iperf3) between two namespaces: ccnicd with two TAP ports, and a bridge of the kernel with two veths; also ccnicd
                      that may use no CPU but the NIC's, and so gives it away whenever it has nothing to do
     ports.py xdp     64 B packets at a veth: ccnicd with AF_XDP ports, and DPDK's net_af_xdp in testpmd
-    ports.py rates   what passes a port whose policy limits packets or bits, of a file that is replayed as fast as possible
+    ports.py rates   what passes a port whose policy limits packets or bits, of a file that is replayed as fast as possible; as root also
+                     what TCP (iperf3) gets between two TAP ports, one of which is limited
 
-`tap` and `xdp` make network namespaces and need root and ip; `tap` iperf3 and ethtool, `xdp` dpdk-testpmd. Build with `make` before. Two
+`tap` and `xdp`, and TCP of `rates`, make network namespaces and need root and ip; TCP iperf3, `tap` ethtool, `xdp` dpdk-testpmd. Build with `make` before. Two
 CPUs: the first one of this process is the programs' (for `xdp` the generator's), the last one the NIC's. Rounds are interleaved; medians
 and best.
 """
@@ -149,13 +150,13 @@ def taps(mtu, offload, alone=True):
         yield
 
 
-def iperf(seconds, client, server):
+def iperf(seconds, client, server, *more):
     """Gb/s of one TCP connection from the left to the right."""
     right = [*inside(1), "taskset", "-c", server, "iperf3", "-s", "-1", "-B", ADDRESSES[1]]
     with process(*right, stdout=subprocess.DEVNULL):
         until("iperf3", lambda: "iperf3" in run(*inside(1), "ss", "-Hltnp"))
         # cubic: what is the default here may pace, which hides the way.
-        said = run(*inside(0), "taskset", "-c", client, "iperf3", "-c", ADDRESSES[1], "-t", seconds, "-C", "cubic", "-J", check=False)
+        said = run(*inside(0), "taskset", "-c", client, "iperf3", "-c", ADDRESSES[1], "-t", seconds, "-C", "cubic", "-J", *more, check=False)
     result = json.loads(said)
     if "error" in result:
         sys.exit(f"iperf3: {result['error']}")
@@ -308,8 +309,39 @@ def passed(directory, way, limit, size, seconds):
         return 1e6 * rate(count, seconds)
 
 
+def tcp_passed(way, limit, offload, seconds):
+    """Bits that TCP gets in a second; a second, or a quarter of the time, goes before, for the burst."""
+    ports = [("tap", f"ccnic-t{end}", f"mtu = 1500, offload = '{'on' if offload else 'off'}'") for end in (0, 1)]
+    limited = 0 if way == "send" else 1
+    config = "wire = 'switch'\n"
+    for end, (kind, name, options) in enumerate(ports):
+        config += f"[[port]]\nkind = '{kind}'\nname = '{name}'\noptions = {{ {options} }}\n"
+        config += f"policy = {{ {way} = {{ bits = {limit} }} }}\n" if end == limited else ""
+    with namespaces(), ccnicd(config=config):
+        for end, name in enumerate(ENDS):
+            run("ip", "link", "set", f"ccnic-t{end}", "netns", name)
+            run("ip", "-n", name, "link", "set", f"ccnic-t{end}", "name", "eth0")
+        give_addresses(1500, True)
+        return 1e9 * iperf(seconds, PROGRAMS, PROGRAMS, "-O", max(1, round(seconds / 4)))
+
+
+def tcp_rates(args):
+    rows = []
+    for way in ("send", "receive"):
+        for most in (10_000_000, 100_000_000, 1_000_000_000):
+            for offload in (True, False):
+                shares = [tcp_passed(way, most, offload, args.seconds) / most for _ in range(args.rounds)]
+                rows.append({"limit": f"{way} = {{ bits = {most:_} }}", "packets": f"TCP, offload={'on' if offload else 'off'}",
+                             "of what was set": f"{statistics.median(shares):.4f} ({min(shares):.4f} to {max(shares):.4f})"})
+    return rows
+
+
 def rates(args):
     rows = []
+    if why := missing("TCP"):
+        print(f"TCP SKIPPED: {why}", file=sys.stderr)
+    else:
+        rows += tcp_rates(args)
     with tempfile.TemporaryDirectory() as directory:
         for way in ("send", "receive"):
             for what, most in RATES:
@@ -338,7 +370,8 @@ def missing(what):
         return "it makes network namespaces and interfaces: run it as root"
     if len(CPUS) < 2:
         return "it needs two CPUs"
-    needs = {"tap": ["ip", "iperf3", "ethtool", "ss", "taskset"], "xdp": ["ip", "dpdk-testpmd"], "rates": []}
+    needs = {"tap": ["ip", "iperf3", "ethtool", "ss", "taskset"], "TCP": ["ip", "iperf3", "ss", "taskset"],
+             "xdp": ["ip", "dpdk-testpmd"], "rates": []}
     packages = {"ip": "iproute2", "ss": "iproute2", "taskset": "util-linux", "dpdk-testpmd": "dpdk"}
     lacking = [f"{tool} (package {packages.get(tool, tool)})" for tool in needs[what] if not shutil.which(tool)]
     lacking += [f"{path.name} (make)" for path in (RELEASE / "ccnicd", RELEASE / "ccnic") if not path.exists()]

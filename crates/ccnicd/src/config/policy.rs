@@ -50,7 +50,7 @@ pub struct RateConfig {
     pub packets: Option<Within<1, 1_000_000_000>>,
     /// Bits a second, of frames without checksum and preamble.
     pub bits: Option<Within<1000, 1_000_000_000_000>>,
-    /// Milliseconds: after silence, what the rate gives in this time may pass at once [default: 10].
+    /// Milliseconds: after silence, what the rate gives in this time may pass at once [default: 10; of receive 300, and at least 256 KiB].
     pub burst_ms: Option<Within<1, 10_000>>,
 }
 
@@ -117,8 +117,10 @@ impl PolicyConfig {
             addresses: self.addresses.iter().flatten().map(|Text(prefix)| *prefix).collect(),
             isolated: self.isolated.unwrap_or(false),
             storm: self.storm.map(Within::get),
-            sends: self.send.as_ref().map_or(Rate::NONE, RateConfig::rate),
-            receives: self.receive.as_ref().map_or(Rate::NONE, RateConfig::rate),
+            sends: self.send.map_or(Rate::NONE, |rate| rate.rate(Rate::BURST)),
+            receives: self
+                .receive
+                .map_or(Rate::NONE, |rate| rate.rate(Rate::dropping_burst(rate.bits.map(Within::get)))),
             fixed: fixed.collect(),
             mirror: mirror.transpose()?,
             vlans,
@@ -190,11 +192,12 @@ impl PolicyConfig {
 }
 
 impl RateConfig {
-    fn rate(&self) -> Rate {
+    /// With that burst, where none is given.
+    fn rate(self, burst: Duration) -> Rate {
         Rate {
             packets: self.packets.map(Within::get),
             bits: self.bits.map(Within::get),
-            burst: self.burst_ms.map_or(Rate::BURST, |ms| Duration::from_millis(ms.get())),
+            burst: self.burst_ms.map_or(burst, |ms| Duration::from_millis(ms.get())),
         }
     }
 }

@@ -131,7 +131,7 @@ fn policies_by_port_and_program() {
          [[port]]\nkind = 'tap'\nname = 'mon'\n\
          [[program]]\nname = 'web'\nuser = '0'\n[program.policy]\nvlan = 20\nmacs = ['02:00:00:00:00:01']\n\
          addresses = ['10.0.0.0/24', 'fd00::1']\nsend = { packets = 1000, bits = 1_000_000, burst-ms = 5 }\n\
-         mirror = { to = 'tap:mon', received = false }\n\
+         receive = { bits = 1_000_000_000 }\nmirror = { to = 'tap:mon', received = false }\n\
          [[program]]\nuser = '77'\nrefuse = true\n\
          [[program]]\nname = 'plain'\npolicy = { isolated = false }",
     );
@@ -149,7 +149,10 @@ fn policies_by_port_and_program() {
     assert_eq!(web.sends, Rate { packets: Some(1000), bits: Some(1_000_000), burst });
     assert_eq!(
         (web.mirror, web.receives),
-        (Some(Mirror { to: (1 << 32) + 1, sent: true, received: false }), Rate::NONE)
+        (
+            Some(Mirror { to: (1 << 32) + 1, sent: true, received: false }),
+            Rate { bits: Some(1_000_000_000), burst: std::time::Duration::from_millis(300), ..Rate::NONE }
+        )
     );
     assert_eq!(policies.of_program("web", 77), None, "by its user");
     let other = Policy { vlans: Vlans::Access(10), isolated: true, storm: Some(1000), ..Policy::default() };

@@ -4,6 +4,11 @@
 //! time is added up exactly, with a shift, and a charge is a multiplication: no division, and no drift however often or rarely the clock is
 //! read. A packet may be sent when anything is left, whatever its length, so in any time T a bucket lets `rate * (T + burst)` units pass
 //! and at most one packet more.
+//!
+//! What is over the limit waits at a port that sends, and is dropped at one that receives. TCP without a queue on its way finds no rate
+//! between nothing and far too much: it sends until it loses, and begins anew when its retransmission timer has run out. Its packets are
+//! super-packets of up to 64 KiB. So a bucket that drops gives TCP its rate only if it does not overflow in that pause
+//! ([`Rate::dropping_burst`]).
 
 use std::time::Duration;
 
@@ -25,11 +30,25 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// The burst that a rate has if none is given: long beside the times between two looks at the clock, which are microseconds.
+    /// The burst of a rate beyond which packets wait, if none is given: long beside the times between two looks at the clock, which are
+    /// microseconds.
     pub const BURST: Duration = Duration::from_millis(10);
+
+    /// The shortest burst of a rate beyond which packets are dropped, if none is given. Linux retransmits after 200 ms at the earliest
+    /// (`TCP_RTO_MIN`).
+    const PAUSE: Duration = Duration::from_millis(300);
+
+    /// The least of bits in such a burst: four super-packets.
+    const SUPER_PACKETS: u64 = 4 * 8 * (64 << 10);
 
     /// No limit.
     pub const NONE: Rate = Rate { packets: None, bits: None, burst: Rate::BURST };
+
+    /// The burst of a rate beyond which packets are dropped, if none is given.
+    pub fn dropping_burst(bits: Option<u64>) -> Duration {
+        let super_packets = bits.map_or(0, |bits| Rate::SUPER_PACKETS * 1000 / bits.max(1));
+        Rate::PAUSE.max(Duration::from_millis(super_packets))
+    }
 
     /// So many packets a second.
     pub const fn of_packets(packets: Option<u64>) -> Rate {
@@ -155,6 +174,59 @@ mod tests {
             assert!(
                 (got - expected).abs() <= expected * 2e-4 + f64::from(bytes),
                 "{bps}: {got} of {expected}"
+            );
+        }
+    }
+
+    /// Bytes of TCP that pass in so many seconds: packets of at most `longest`, a round trip of 100 microseconds, Reno's window. Where
+    /// something was lost and nothing behind it came, the sender waits for its timer: 200 ms, and twice as long each time again.
+    fn tcp_passes(rate: &Rate, seconds: u64, longest: u32) -> u64 {
+        const SEGMENT: u32 = 1448;
+        let mut limiter = Limiter::new(rate, SECOND);
+        let (start, round) = (SECOND, SECOND / 10_000);
+        let (mut now, mut bytes, mut window, mut threshold, mut timeout) =
+            (start, 0, 10 * SEGMENT, 1 << 22, SECOND / 5);
+        while now < start + seconds * SECOND {
+            let (mut left, mut lost, mut passed) = (window, false, 0);
+            while left > 0 {
+                let packet = left.min(longest);
+                left -= packet;
+                let admits = limiter.admits(now);
+                if admits {
+                    limiter.charge(packet);
+                    passed += packet;
+                }
+                lost |= !admits;
+            }
+            bytes += u64::from(passed);
+            now += round;
+            if !lost {
+                timeout = SECOND / 5;
+                window = if window < threshold { 2 * window } else { window + SEGMENT }.min(1 << 22);
+                continue;
+            }
+            threshold = (window / 2).max(2 * SEGMENT);
+            window = SEGMENT;
+            now += timeout;
+            timeout = if passed > 0 { SECOND / 5 } else { 2 * timeout };
+        }
+        bytes
+    }
+
+    #[test]
+    fn tcp_gets_its_rate_where_more_is_dropped() {
+        for (bits, longest) in [1_000_000, 10_000_000, 100_000_000, 1_000_000_000]
+            .into_iter()
+            .flat_map(|bits| [1500, 65_535].map(|longest| (bits, longest)))
+        {
+            let burst = Rate::dropping_burst(Some(bits));
+            let rate = Rate { packets: None, bits: Some(bits), burst };
+            let (seconds, bytes) = (20, bits as f64 / 8.0);
+            let got = tcp_passes(&rate, seconds, longest) as f64;
+            let most = bytes * (seconds as f64 + burst.as_secs_f64() + 1e-3) + f64::from(longest);
+            assert!(
+                got > 0.95 * bytes * seconds as f64 && got <= most,
+                "{bits} bits, packets of {longest}: {got}"
             );
         }
     }

@@ -61,6 +61,9 @@ const ALWAYS: [(&str, Access); 5] = [
     ("/etc/subuid", Access::Read),
 ];
 
+/// Of a TAP port that is added later: where the kernel counts what it drops there.
+const INTERFACES: [&str; 2] = ["/sys/class/net", "/sys/devices/virtual/net"];
+
 impl Needs {
     /// The least that does.
     pub(super) fn grants(&self) -> Grants {
@@ -90,6 +93,7 @@ impl Needs {
         );
         if tap {
             paths.push(grant("/dev/net/tun".into(), Access::Device));
+            paths.extend(INTERFACES.map(|path| grant(path.into(), Access::Read)));
         }
         paths.iter_mut().for_each(|grant| grant.path = resolved(&grant.path));
         paths

@@ -182,6 +182,18 @@ impl Daemon {
         until("a daemon that sleeps", || self.polling_threads("status").iter().all(sleeps));
     }
 
+    /// Stops it; returns when it stands still.
+    #[track_caller]
+    pub fn stop(&self) {
+        kill_process(self.pid(), Signal::STOP).unwrap();
+        until("a daemon that stands still", || self.stands_still());
+    }
+
+    /// It goes on, having been stopped.
+    pub fn go_on(&self) {
+        kill_process(self.pid(), Signal::CONT).unwrap();
+    }
+
     /// True when all its threads have been stopped by a signal.
     pub fn stands_still(&self) -> bool {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();

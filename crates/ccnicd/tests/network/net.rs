@@ -33,11 +33,23 @@ fn said(command: &mut Command) -> String {
 /// Packets that the kernel has sent to a TAP interface: a super-packet is one.
 #[track_caller]
 pub fn packets_of_kernel(interface: &str) -> u64 {
-    let devices = std::fs::read_to_string("/proc/self/net/dev").unwrap();
+    of_kernel(interface, 9)
+}
+
+/// Packets that it has dropped on their way there.
+#[track_caller]
+pub fn dropped_by_kernel(interface: &str) -> u64 {
+    of_kernel(interface, 11)
+}
+
+/// A counter of an interface in this thread's namespace.
+#[track_caller]
+fn of_kernel(interface: &str, column: usize) -> u64 {
+    let devices = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
     let line = devices
         .lines()
         .find_map(|line| line.trim().strip_prefix(&format!("{interface}:")).map(str::to_owned));
-    line.unwrap().split_whitespace().nth(9).unwrap().parse().unwrap()
+    line.unwrap().split_whitespace().nth(column).unwrap().parse().unwrap()
 }
 
 /// A daemon with a switch and these ports, and where it is.
@@ -124,8 +136,14 @@ impl Namespace {
         this
     }
 
-    fn path(&self) -> PathBuf {
+    /// What it is called by who enters it.
+    pub fn path(&self) -> PathBuf {
         format!("/proc/{}/ns/net", self.0.id()).into()
+    }
+
+    /// Moves an interface from there to this namespace.
+    pub fn give(&self, interface: &str) {
+        self.ip(&format!("link set {interface} netns {}", std::process::id()));
     }
 
     /// Moves an interface there.

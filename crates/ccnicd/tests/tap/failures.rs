@@ -5,7 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use ccnic_frame::{Checksum, Meta, Segmentation};
 
 use super::common::{Daemon, refused_port, until};
-use super::net::{Nic, Pinger, in_namespace, ip};
+use super::net::{Namespace, Nic, Pinger, dropped_by_kernel, in_namespace, ip};
 use super::stack::{MAC, Port, Stack};
 
 /// A frame of no protocol from the program to the address.
@@ -130,6 +130,51 @@ fn packets_that_the_interface_cannot_take_inside() {
         now.rx_packets > before.rx_packets && counted == [1, 3]
     });
     nic.accounts_for_all();
+}
+
+#[test]
+fn packets_that_the_kernel_drops_are_counted() {
+    in_namespace("failures::packets_that_the_kernel_drops_are_counted_inside");
+}
+
+/// More packets to the interface than the kernel keeps for a port that nobody polls; returns how many the kernel has dropped there so far.
+fn flood(interface: &str) -> u64 {
+    let socket = UdpSocket::bind("10.9.0.1:0").unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let before = dropped_by_kernel(interface);
+    (0..2000).for_each(|_| _ = socket.send_to(&[7; 100], "10.9.0.9:9"));
+    let now = dropped_by_kernel(interface);
+    assert!(now > before, "the kernel keeps 2000 packets");
+    now
+}
+
+/// Also when the interface has another name, in another namespace, and when it is deleted.
+#[test]
+#[ignore = "for packets_that_the_kernel_drops_are_counted"]
+fn packets_that_the_kernel_drops_are_counted_inside() {
+    let mut nic = Nic::start(&[PORT]);
+    if nic.daemon.log().contains("not counted (missed)") {
+        return println!("skipped: {}", nic.daemon.log());
+    }
+    let peer = "neigh add 10.9.0.9 lladdr 02:00:00:00:00:09 dev";
+    ip(&format!("{peer} tap0"));
+    nic.daemon.stop();
+    let dropped = flood("tap0");
+    nic.daemon.go_on();
+    assert_eq!(nic.counters("tap:tap0").missed, dropped);
+
+    let there = Namespace::new();
+    there.take("tap0");
+    for words in ["link set tap0 name eth0", "addr add 10.9.0.1/24 dev eth0", "link set eth0 up"] {
+        there.ip(words);
+    }
+    there.ip(&format!("{peer} eth0"));
+    nic.daemon.stop();
+    let dropped = there.run(|| flood("eth0")).join().unwrap();
+    nic.daemon.go_on();
+    assert_eq!(nic.counters("tap:tap0").missed, dropped);
+    there.ip("link del eth0");
+    assert_eq!(nic.counters("tap:tap0").missed, dropped);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use ccnic_shm::tun::{self, CHECKSUM, TSO, USO};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
+use super::missed::Missed;
 use super::{Mtu, TapOptions};
 use crate::ports::link::Link;
 
@@ -20,6 +21,7 @@ pub(super) struct Device {
     pub(super) queues: Vec<OwnedFd>,
     /// The interface's MTU.
     pub(super) mtu: Mtu,
+    pub(super) missed: Missed,
 }
 
 impl Device {
@@ -40,8 +42,9 @@ impl Device {
             set_offload(first, options.offload)?;
         }
         let mut link = Link::open(&options.name).context("could not look at the interface")?;
+        let missed = Missed::open(&options.name, link.index());
         configure(&mut link, options)?;
-        Ok(Device { queues, mtu: Mtu::new(&options.name, &link) })
+        Ok(Device { queues, mtu: Mtu::new(&options.name, &link), missed })
     }
 }
 

@@ -8,6 +8,7 @@
 //! | `outgoing.rs` | packets to the kernel |
 //! | `join.rs` | segments of TCP on their way to the kernel, joined to super-packets |
 //! | `mtu.rs` | [`Mtu`], which can change |
+//! | `missed.rs` | packets that the kernel drops before the port reads them |
 
 mod device;
 mod incoming;
@@ -16,6 +17,7 @@ mod incoming_tests;
 mod join;
 #[cfg(test)]
 mod join_tests;
+mod missed;
 mod mtu;
 pub(super) mod options;
 mod outgoing;
@@ -43,6 +45,7 @@ use super::{Burst, Doze, Losses, OutsidePort, Statistics};
 use device::Device;
 use incoming::{Incoming, ReadCounters};
 use join::Run;
+use missed::Missed;
 use outgoing::{send, send_run};
 
 /// A queue of the device.
@@ -64,6 +67,7 @@ pub struct TapPort {
     /// The queue that is read next.
     next: usize,
     mtu: Mtu,
+    missed: Missed,
     /// With several queues: which flow is written to which. The kernel has the flow's other direction come from the same one.
     flows: ByFlow,
 }
@@ -87,6 +91,7 @@ impl TapPort {
             incoming,
             next: 0,
             mtu: device.mtu,
+            missed: device.missed,
             flows: ByFlow::new(options.queues),
         })
     }
@@ -187,6 +192,8 @@ impl Statistics for TapPort {
             status.drop_too_long += queue.read.too_long;
             status
         };
-        self.queues.iter().map(report).collect()
+        let mut report: Vec<_> = self.queues.iter().map(report).collect();
+        report.first_mut().into_iter().for_each(|first| first.missed += self.missed.get()); // the kernel counts all queues together
+        report
     }
 }

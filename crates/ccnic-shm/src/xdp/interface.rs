@@ -11,7 +11,7 @@ use crate::tun::NAME_MAX;
 /// An interface that gives all packets, whatever address they are for, until this is dropped.
 #[derive(Debug)]
 pub struct Promiscuous {
-    _socket: OwnedFd,
+    socket: OwnedFd,
 }
 
 impl Promiscuous {
@@ -34,8 +34,35 @@ impl Promiscuous {
             let at = std::ptr::from_ref(&request).cast();
             libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, at, size)
         };
-        if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(Promiscuous { _socket: socket }) }
+        done(outcome)?;
+        // SAFETY: a sockaddr_ll is plain data, for which zeros are a value.
+        let mut address: libc::sockaddr_ll = unsafe { MaybeUninit::zeroed().assume_init() };
+        address.sll_family = libc::AF_PACKET as libc::c_ushort;
+        address.sll_ifindex = interface as libc::c_int;
+        // SAFETY: the address is a sockaddr_ll of that size, which the kernel reads.
+        let outcome = unsafe {
+            let size = size_of_val(&address) as libc::socklen_t;
+            libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size)
+        };
+        done(outcome)?;
+        Ok(Promiscuous { socket })
     }
+
+    /// True when the interface has been deleted, or moved to another network namespace, also if it has returned since: the kernel has taken its
+    /// packets from all sockets then, also from those of AF_XDP.
+    pub fn has_gone(&self) -> bool {
+        // SAFETY: a sockaddr_ll is plain data, for which zeros are a value.
+        let mut address: libc::sockaddr_ll = unsafe { MaybeUninit::zeroed().assume_init() };
+        let mut size = size_of_val(&address) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `size` bytes, a sockaddr_ll.
+        let outcome =
+            unsafe { libc::getsockname(self.socket.as_raw_fd(), (&raw mut address).cast(), &raw mut size) };
+        outcome == 0 && address.sll_ifindex < 0 // no interface has such an index: the one that it was bound to is none of this namespace's
+    }
+}
+
+fn done(outcome: libc::c_int) -> io::Result<()> {
+    if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// `struct ethtool_channels`.

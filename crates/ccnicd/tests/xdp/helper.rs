@@ -14,7 +14,7 @@ use super::stack::Stack;
 use super::veth::{addresses, has_program, veth, with_xdp};
 
 /// A helper, for as long as this lives.
-struct Helper {
+pub struct Helper {
     child: Child,
     socket: PathBuf,
     directory: tempfile::TempDir,
@@ -22,7 +22,7 @@ struct Helper {
 
 impl Helper {
     /// One that has these interfaces.
-    fn start(interfaces: &[&str]) -> Helper {
+    pub fn start(interfaces: &[&str]) -> Helper {
         let directory = tempfile::tempdir().unwrap();
         let (socket, log) = (directory.path().join("helper.sock"), directory.path().join("log"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_ccnicd-xdp"));
@@ -36,7 +36,7 @@ impl Helper {
         this
     }
 
-    fn log(&self) -> String {
+    pub fn log(&self) -> String {
         std::fs::read_to_string(self.directory.path().join("log")).unwrap()
     }
 
@@ -46,7 +46,7 @@ impl Helper {
     }
 
     /// A daemon with such a port, without capabilities and in a network namespace that has no such interface.
-    fn serves(&self, interface: &str) -> Daemon {
+    pub fn serves(&self, interface: &str) -> Daemon {
         let command = [
             "unshare",
             "--net",
@@ -55,12 +55,17 @@ impl Helper {
             "--inh-caps=-all",
             env!("CARGO_BIN_EXE_ccnicd"),
         ];
-        let socket = self.directory.path().join("nic.sock");
+        let socket = self.nic();
         let port = self.port(interface);
         let mut daemon = Daemon::start_by(&command, &socket, &["--wire", "switch", "--port", &port]);
         let sandbox = daemon.status().sandbox.unwrap();
         assert!(sandbox.kept.is_empty() && sandbox.seccomp == "on", "{sandbox:?}");
         daemon
+    }
+
+    /// Where its daemon listens.
+    pub fn nic(&self) -> PathBuf {
+        self.directory.path().join("nic.sock")
     }
 
     fn signal(&self, signal: Signal) {
@@ -91,7 +96,7 @@ fn a_daemon_without_capabilities_serves_an_interface_inside() {
         let mut daemon = helper.serves("near");
         let port = daemon.program("xdp:near").unwrap();
         assert_eq!((port.queues.len(), &*port.design), (4, "xdp-native"));
-        let mut stack = Stack::open(&daemon_socket(&helper), &[PROGRAM], 1500, false);
+        let mut stack = Stack::open(&helper.nic(), &[PROGRAM], 1500, false);
         for len in [56, 1400] {
             ping(&mut stack, PROGRAM, len);
         }
@@ -109,10 +114,6 @@ fn a_daemon_without_capabilities_serves_an_interface_inside() {
         ip("link del near");
         veth("");
     }
-}
-
-fn daemon_socket(helper: &Helper) -> PathBuf {
-    helper.directory.path().join("nic.sock")
 }
 
 #[test]
@@ -137,7 +138,7 @@ fn what_a_helper_refuses_and_its_end_inside() {
     assert!(!has_program("far"));
 
     // It dies: nothing comes any more, and other ports do not notice.
-    let mut neighbours = Neighbours::open(&daemon_socket(&helper));
+    let mut neighbours = Neighbours::open(&helper.nic());
     neighbours.exchange();
     helper.signal(Signal::KILL);
     helper.child.wait().unwrap();

@@ -9,6 +9,7 @@
 mod common;
 mod failures;
 mod helper;
+mod namespaces;
 #[path = "../network/mod.rs"]
 mod network;
 mod program;

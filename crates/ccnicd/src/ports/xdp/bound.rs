@@ -1,6 +1,7 @@
 //! What is bound to an interface: the program that passes packets, and a socket for each queue. All of it goes when this is dropped.
 
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use anyhow::{Context, bail};
 use ccnic_shm::NativeMemory;
@@ -27,8 +28,12 @@ pub(super) struct Bound {
     pub(super) fill: bool,
     pub(super) facts: Facts,
     /// Held while packets are to come. Sockets first: without them the program passes packets to the kernel. `None`: a helper holds it.
-    _holds: Option<Holds>,
+    holds: Option<Arc<Mutex<Option<Holds>>>>,
 }
+
+/// Looks whether an interface that something is bound to is still there. Keeps nothing of what is bound.
+#[derive(Debug)]
+pub(super) struct Tie(Weak<Mutex<Option<Holds>>>);
 
 /// What is known of an interface and of how it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +54,7 @@ pub(super) struct Facts {
 struct Holds {
     _attached: Attached,
     _redirect: Redirect,
-    _promiscuous: Promiscuous,
+    promiscuous: Promiscuous,
 }
 
 /// How many queues a port has: those that were asked for, or all that the interface has.
@@ -112,8 +117,8 @@ impl Bound {
             zero_copy: how.zero_copy,
             segments: how.segments,
         };
-        let holds = Holds { _attached: attached, _redirect: redirect, _promiscuous: promiscuous };
-        Ok(Bound::new(lanes, facts, options, Some(holds)))
+        let holds = Holds { _attached: attached, _redirect: redirect, promiscuous };
+        Ok(Bound::new(lanes, facts, options, Some(Arc::new(Mutex::new(Some(holds))))))
     }
 
     /// An interface whose queues a helper has handed over, and which it keeps.
@@ -121,7 +126,22 @@ impl Bound {
         Bound::new(lanes, facts, options, None)
     }
 
-    fn new(lanes: Vec<Lane>, facts: Facts, options: &XdpOptions, holds: Option<Holds>) -> Bound {
+    /// What is left of one whose interface has gone: no queue.
+    pub(super) fn nothing(facts: Facts, options: &XdpOptions) -> Bound {
+        Bound::new(Vec::new(), facts, options, None)
+    }
+
+    /// What its interface is known by while it is there.
+    pub(super) fn tie(&self) -> Tie {
+        Tie(self.holds.as_ref().map(Arc::downgrade).unwrap_or_default())
+    }
+
+    fn new(
+        lanes: Vec<Lane>,
+        facts: Facts,
+        options: &XdpOptions,
+        holds: Option<Arc<Mutex<Option<Holds>>>>,
+    ) -> Bound {
         let longest = (facts.mtu as usize).saturating_add(BEYOND_MTU);
         Bound {
             lanes,
@@ -131,7 +151,7 @@ impl Bound {
                 choice => choice == Choice::On,
             },
             facts,
-            _holds: holds,
+            holds,
         }
     }
 
@@ -146,6 +166,12 @@ impl Bound {
 
     /// Says how it runs, and what that means where it is less than could be.
     pub(super) fn log(&self, name: &str) {
+        if self.lanes.is_empty() {
+            return tracing::warn!(
+                interface = name,
+                "the interface has gone; its port waits for it to return"
+            );
+        }
         let Bound { lanes, facts: Facts { mtu, segments, .. }, .. } = self;
         tracing::info!(
             interface = name,
@@ -162,6 +188,16 @@ impl Bound {
                  AF_XDP packets of several buffers (Linux 6.6)"
             );
         }
+    }
+}
+
+impl Tie {
+    /// True when the interface has gone, to another namespace say, where its packets are others' again from now on: the program is taken off.
+    /// Sockets know it by themselves.
+    pub(super) fn is_cut(&self) -> bool {
+        let Some(holds) = self.0.upgrade() else { return false }; // so has the port
+        let mut holds = holds.lock().unwrap_or_else(PoisonError::into_inner);
+        holds.take_if(|holds| holds.promiscuous.has_gone()).is_some()
     }
 }
 

@@ -5,7 +5,8 @@
 //! ```text
 //!   daemon ──► Ask                                                     once
 //!   daemon ◄── Handed, the port's memory, a socket for each queue      first
-//!   daemon ◄── Handed, a socket for each queue                         whenever the interface has returned
+//!   daemon ◄── Handed, without sockets                                 whenever the interface has gone
+//!   daemon ◄── Handed, a socket for each queue                         whenever it has returned
 //! ```
 //!
 //! All of it lasts as long as the connection: when that ends, the helper takes the XDP program off the interface. The daemon says nothing

@@ -99,7 +99,7 @@ impl Interfaces {
         let mem = region.memory();
         let mut bound = Bound::open(options, queues, &mem)?;
         bound.log(&options.name);
-        let keeper = Keeper::start(options.clone(), queues, mem, bound.facts.interface)?;
+        let keeper = Keeper::start(options.clone(), queues, mem, &bound)?;
         let mut passing = Some(&region);
         loop {
             send(to, options, &bound, passing.take())?;

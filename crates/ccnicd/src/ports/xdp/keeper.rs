@@ -1,7 +1,8 @@
 //! The thread that binds a port again when its interface, which has gone, returns: opening sockets takes long, so the polling thread does not.
 //!
-//! It sleeps until the kernel tells of a change of some interface. An interface is the same one for as long as it has its index, whatever
-//! its name is meanwhile; when there is none with that index any more, the next one with the port's name takes its place.
+//! It sleeps until the kernel tells of a change of some interface. An interface is the same one for as long as it is in this network
+//! namespace, whatever its name is meanwhile. When it leaves, the program and the sockets go; the next interface with the port's name takes its
+//! place, be it the same one that has returned, with the same index or another.
 //!
 //! Where a [helper](super::helper) has bound the port, such a thread is there, and the one here waits for what it hands over.
 
@@ -13,13 +14,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use anyhow::Context;
 use ccnic_shm::NativeMemory;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::netdevice::{index_to_name, name_to_index};
+use rustix::net::netdevice::name_to_index;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
 };
 
-use super::bound::Bound;
+use super::bound::{Bound, Facts, Tie};
 use super::handed::Hands;
 use super::options::XdpOptions;
 
@@ -37,7 +38,7 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Watches an interface, which the port with these options and so many queues is bound to. `mem` is the port's memory.
+    /// Watches the interface that the port with these options and so many queues is bound to. `mem` is the port's memory.
     ///
     /// # Errors
     /// Of the system.
@@ -45,14 +46,15 @@ impl Keeper {
         options: XdpOptions,
         queues: u16,
         mem: NativeMemory,
-        interface: u32,
+        bound: &Bound,
     ) -> anyhow::Result<Keeper> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let changes =
             socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None).context("no netlink socket")?;
         bind(&changes, &SocketAddrNetlink::new(0, LINKS)).context("could not watch interfaces")?;
         Keeper::spawn(|ways| {
-            let mut watch = Watch { options, queues, mem, interface, gone: false, changes, ways };
+            let (tie, facts) = (bound.tie(), bound.facts);
+            let mut watch = Watch { options, queues, mem, tie, facts, gone: false, changes, ways };
             move || watch.run()
         })
     }
@@ -83,7 +85,7 @@ impl Keeper {
         Ok(Keeper { bound, closing, notifier })
     }
 
-    /// What has been bound to an interface that has returned.
+    /// What has been bound to an interface that has returned; or nothing but that it has gone.
     pub(super) fn take(&self) -> Option<Bound> {
         let bound = self.bound.try_recv().ok()?;
         let _ = recv(&self.notifier, &mut [0; 16][..], RecvFlags::DONTWAIT);
@@ -159,7 +161,8 @@ struct Watch {
     options: XdpOptions,
     queues: u16,
     mem: NativeMemory,
-    interface: u32,
+    tie: Tie,
+    facts: Facts,
     gone: bool,
     changes: OwnedFd,
     ways: Ways,
@@ -167,18 +170,17 @@ struct Watch {
 
 impl Watch {
     fn run(&mut self) {
-        while self.wait() {
-            if index_to_name(&self.changes, self.interface).is_ok() {
-                continue;
-            }
-            if !self.gone {
-                tracing::warn!(
-                    interface = self.options.name,
-                    "the interface has gone; its port waits for it to return"
-                );
+        loop {
+            if !self.gone && self.tie.is_cut() {
                 self.gone = true;
+                let nothing = Bound::nothing(self.facts, &self.options);
+                nothing.log(&self.options.name);
+                if !self.ways.give(nothing) {
+                    return;
+                }
             }
-            if name_to_index(&self.changes, &self.options.name).is_ok() && !self.bind_again() {
+            let returned = self.gone && name_to_index(&self.changes, &self.options.name).is_ok();
+            if returned && !self.bind_again() || !self.wait() {
                 return;
             }
         }
@@ -198,7 +200,7 @@ impl Watch {
     fn bind_again(&mut self) -> bool {
         match Bound::open(&self.options, self.queues, &self.mem) {
             Ok(bound) => {
-                self.interface = bound.facts.interface;
+                (self.tie, self.facts) = (bound.tie(), bound.facts);
                 self.gone = false;
                 bound.log(&self.options.name);
                 self.ways.give(bound)

@@ -103,7 +103,7 @@ impl XdpPort {
         let mem = region.memory();
         let bound = Bound::open(options, queues, &mem)?;
         bound.log(&options.name);
-        let keeper = Keeper::start(options.clone(), queues, region.memory(), bound.facts.interface)?;
+        let keeper = Keeper::start(options.clone(), queues, region.memory(), &bound)?;
         Ok(XdpPort::of(mem, bound, queues, keeper))
     }
 
@@ -117,7 +117,8 @@ impl XdpPort {
         self.bound.design()
     }
 
-    /// Takes over what the keeper has bound to an interface that has returned. What was bound before goes to the keeper, which closes it.
+    /// Takes over what the keeper has bound to an interface that has returned, or that there is none now. What was bound before goes to the
+    /// keeper, which closes it.
     #[cold]
     fn renew(&mut self) {
         let Some(new) = self.keeper.take() else { return };

@@ -219,7 +219,7 @@ mod tests {
             &set("tap:up", json!({ "speed": 1 })),
             &["port tap:up: there is no key speed", "the keys are mtu"],
         );
-        refused(&set("tap:up", json!({ "speed": 1 })), &["offload, and of its policy vlan, trunk"]);
+        refused(&set("tap:up", json!({ "speed": 1 })), &["offload, netns, and of its policy vlan, trunk"]);
         refused(&set("tap:up", json!({ "mtu": 1.5 })), &["mtu = 1.5 is neither"]);
         refused(&set("tap:up", json!({ "mtu.max": 1 })), &["port tap:up", "mtu"]);
         let why = running().after(&set("tap:up", json!({ "mtu": 1 }))).unwrap_err().to_string();

@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
@@ -16,19 +17,20 @@ use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, s
 /// Bytes of the longest reply: a link with all its attributes takes about two thousand.
 const REPLY: usize = 32 << 10;
 
-/// An interface of this network namespace.
+/// An interface of one network namespace: that which its socket was opened in.
 pub(super) struct Link {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
     index: u32,
     mtu: u32,
     up: bool,
     virtual_kind: bool,
+    unused_tap: bool,
     receive_queues: u32,
     sequence: u32,
 }
 
 impl Link {
-    /// The interface of that name.
+    /// The interface of that name in this thread's namespace.
     ///
     /// # Errors
     /// When there is none, or the kernel does not say.
@@ -37,8 +39,24 @@ impl Link {
         let family = rustix::net::AddressFamily::NETLINK;
         // (Without a protocol it is NETLINK_ROUTE, which is 0.)
         let socket = socket_with(family, kind, flags, None).context("could not open rtnetlink")?;
-        let mut link =
-            Link { socket, index: 0, mtu: 0, up: false, virtual_kind: false, receive_queues: 1, sequence: 0 };
+        Link::find(Arc::new(socket), name)
+    }
+
+    /// The interface of that name in a socket's namespace. One that is asked at a time.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(super) fn find(socket: Arc<OwnedFd>, name: &str) -> anyhow::Result<Link> {
+        let mut link = Link {
+            socket,
+            index: 0,
+            mtu: 0,
+            up: false,
+            virtual_kind: false,
+            unused_tap: false,
+            receive_queues: 1,
+            sequence: 0,
+        };
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::IfName(name.to_owned()));
         let reply = link.request(RouteNetlinkMessage::GetLink(message), NLM_F_REQUEST)?;
@@ -48,6 +66,7 @@ impl Link {
         link.index = found.header.index;
         link.up = found.header.flags.contains(LinkFlags::Up);
         link.virtual_kind = is_virtual(&found);
+        link.unused_tap = is_unused_tap(&found);
         link.receive_queues = receive_queues(&found);
         link.mtu = mtu(&found).context("the kernel has not said its MTU")?;
         Ok(link)
@@ -68,9 +87,19 @@ impl Link {
         self.receive_queues
     }
 
+    /// True when it is a TAP interface that no process uses, which there is only where it is persistent.
+    pub(super) fn is_unused_tap(&self) -> bool {
+        self.unused_tap
+    }
+
     /// A socket of the interface's namespace.
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    /// The same, to [find](Self::find) interfaces by later.
+    pub(super) fn shared_socket(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.socket)
     }
 
     /// Its MTU: the longest frame has an Ethernet header more.
@@ -171,6 +200,14 @@ fn is_virtual(link: &LinkMessage) -> bool {
     let kind = |info: &LinkInfo| matches!(info, LinkInfo::Kind(_));
     let mut attributes = link.attributes.iter();
     attributes.any(|attribute| matches!(attribute, LinkAttribute::LinkInfo(infos) if infos.iter().any(kind)))
+}
+
+fn is_unused_tap(link: &LinkMessage) -> bool {
+    let tun = |info: &LinkInfo| *info == LinkInfo::Kind(InfoKind::Tun);
+    let has = |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::LinkInfo(infos) if infos.iter().any(tun));
+    link.header.link_layer_type == LinkLayerType::Ether
+        && link.attributes.iter().any(has)
+        && link.attributes.contains(&LinkAttribute::Carrier(0)) // a queue that is open is its cable
 }
 
 fn receive_queues(link: &LinkMessage) -> u32 {

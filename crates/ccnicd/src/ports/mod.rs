@@ -9,6 +9,7 @@
 mod in_turn;
 pub mod latency;
 mod link;
+mod namespace;
 mod options;
 mod outside;
 pub mod pcap;

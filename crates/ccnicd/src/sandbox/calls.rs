@@ -21,6 +21,8 @@ use super::InForce;
 pub(super) struct Calls {
     /// To make and configure TAP interfaces.
     pub(super) tap: bool,
+    /// To do so in other network namespaces.
+    pub(super) netns: bool,
     /// To bind sockets of AF_XDP to interfaces.
     pub(super) xdp: bool,
 }
@@ -119,6 +121,9 @@ pub(super) fn allowed(calls: Calls) -> Vec<Call> {
     add(calls![SYS_prctl], 0, Only::OneOf(vec![libc::PR_SET_NAME as u64, libc::PR_SET_VMA as u64]));
     add(calls![SYS_socketpair], 0, Only::OneOf(vec![libc::AF_UNIX as u64]));
     add(calls![SYS_ioctl], 1, Only::OneOf(ioctls(calls)));
+    if calls.netns {
+        add(calls![SYS_setns], 1, Only::OneOf(vec![libc::CLONE_NEWNET as u64]));
+    }
     let families = families(calls);
     if !families.is_empty() {
         add(calls![SYS_socket], 0, Only::OneOf(families));

@@ -32,6 +32,7 @@ pub use needs::{LaterPort, Needs};
 pub use options::{Level, SandboxOptions};
 
 use crate::ports::PortOptions;
+use crate::ports::tap::TapOptions;
 use crate::ports::xdp::XdpOptions;
 use needs::Grants;
 
@@ -176,6 +177,13 @@ impl Sandbox {
     pub fn check(&self, port: &PortOptions) -> anyhow::Result<()> {
         let Some(grants) = &self.grants else { return Ok(()) };
         match port {
+            // Landlock keeps what is another process's in /proc from this one.
+            PortOptions::Tap(TapOptions { netns: Some(netns), .. }) => ensure!(
+                grants.calls.netns && grants.may_read(netns) && !netns.starts_with("/proc"),
+                "ccnicd has given away what entering {} takes: to add TAP ports there while it runs, or to change their mtu, start it with \
+                 --later-ports netns, and name the namespace in /run/netns (ip netns), or below a directory of --later-paths",
+                netns.display()
+            ),
             PortOptions::Tap(_) => ensure!(
                 grants.calls.tap,
                 "ccnicd has given away what making TAP ports takes: to add some while it runs, or to change their mtu, start it with --later-ports tap"

@@ -18,6 +18,8 @@ use crate::ports::PortOptions;
 pub enum LaterPort {
     /// TAP interfaces
     Tap,
+    /// TAP interfaces, also in other network namespaces
+    Netns,
     /// Interfaces by AF_XDP
     Xdp,
 }
@@ -51,6 +53,9 @@ pub(super) const OF_XDP: CapabilitySet =
 /// Of TAP ports that are added later: to make the interface and configure it. One that there is needs nothing.
 pub(super) const OF_LATER_TAP: CapabilitySet = CapabilitySet::NET_ADMIN;
 
+/// Of TAP ports that are added later in another network namespace: to enter it, too.
+pub(super) const OF_LATER_NETNS: CapabilitySet = OF_LATER_TAP.union(CapabilitySet::SYS_ADMIN);
+
 /// What is read by any daemon: for how long a polling thread had to wait, the nodes of memory and CPUs, the numbers of users
 /// and groups, and whose uids are subordinate.
 const ALWAYS: [(&str, Access); 5] = [
@@ -64,19 +69,24 @@ const ALWAYS: [(&str, Access); 5] = [
 /// Of a TAP port that is added later: where the kernel counts what it drops there.
 const INTERFACES: [&str; 2] = ["/sys/class/net", "/sys/devices/virtual/net"];
 
+/// The network namespaces that have names; others are below /proc.
+const NAMESPACES: &str = "/run/netns";
+
 impl Needs {
     /// The least that does.
     pub(super) fn grants(&self) -> Grants {
         let xdp = self.later_ports.contains(&LaterPort::Xdp)
             || self.ports.iter().any(|port| matches!(port, PortOptions::Xdp(xdp) if xdp.helper.is_none()));
-        let tap = self.later_ports.contains(&LaterPort::Tap);
+        let netns = self.later_ports.contains(&LaterPort::Netns);
+        let tap = netns || self.later_ports.contains(&LaterPort::Tap);
         let mut capabilities = CapabilitySet::empty();
         capabilities |= if xdp { OF_XDP } else { CapabilitySet::empty() };
         capabilities |= if tap { OF_LATER_TAP } else { CapabilitySet::empty() };
-        Grants { capabilities, paths: self.paths(tap), calls: Calls { tap, xdp } }
+        capabilities |= if netns { OF_LATER_NETNS } else { CapabilitySet::empty() };
+        Grants { capabilities, paths: self.paths(tap, netns), calls: Calls { tap, netns, xdp } }
     }
 
-    fn paths(&self, tap: bool) -> Vec<Grant> {
+    fn paths(&self, tap: bool, netns: bool) -> Vec<Grant> {
         let grant = |path: PathBuf, access| Grant { path, access };
         let mut paths: Vec<_> = ALWAYS.map(|(path, access)| grant(path.into(), access)).into();
         // A file that is replaced is another one: Landlock knows its directory only.
@@ -94,6 +104,9 @@ impl Needs {
         if tap {
             paths.push(grant("/dev/net/tun".into(), Access::Device));
             paths.extend(INTERFACES.map(|path| grant(path.into(), Access::Read)));
+        }
+        if netns {
+            paths.push(grant(NAMESPACES.into(), Access::Read));
         }
         paths.iter_mut().for_each(|grant| grant.path = resolved(&grant.path));
         paths

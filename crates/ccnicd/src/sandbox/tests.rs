@@ -5,7 +5,7 @@ use rustix::thread::CapabilitySet;
 use seccompiler::{BpfProgram, TargetArch};
 
 use super::calls::{self, ANYHOW, Call, Calls, OLD, Only};
-use super::needs::{OF_LATER_TAP, OF_XDP};
+use super::needs::{OF_LATER_NETNS, OF_LATER_TAP, OF_XDP};
 use super::paths::Access;
 use super::*;
 
@@ -34,16 +34,19 @@ fn ports_have_what_is_kept_for_them() {
     for (ports, capabilities, calls) in [
         (&[][..], none, Calls::default()),
         (&["tap:t0", "pcap:/tmp/a"], none, Calls::default()),
-        (&["tap:t0", "xdp:e0"], OF_XDP, Calls { xdp: true, tap: false }),
+        (&["tap:t0", "xdp:e0"], OF_XDP, Calls { xdp: true, ..Calls::default() }),
     ] {
         let grants = needs(ports).grants();
         assert_eq!((grants.capabilities, grants.calls), (capabilities, calls), "{ports:?}");
     }
     let later = Needs { later_ports: vec![LaterPort::Tap], ..needs(&[]) }.grants();
-    assert_eq!((later.capabilities, later.calls), (OF_LATER_TAP, Calls { tap: true, xdp: false }));
+    assert_eq!((later.capabilities, later.calls), (OF_LATER_TAP, Calls { tap: true, ..Calls::default() }));
     assert!(later.paths.iter().any(|grant| grant.access == Access::Device));
+    let netns = Needs { later_ports: vec![LaterPort::Netns], ..needs(&[]) }.grants();
+    let calls = Calls { tap: true, netns: true, xdp: false };
+    assert_eq!((netns.capabilities, netns.calls), (OF_LATER_NETNS, calls));
     let all = Needs { later_ports: vec![LaterPort::Tap, LaterPort::Xdp], ..needs(&[]) }.grants();
-    assert_eq!((all.capabilities, all.calls), (OF_XDP, Calls { tap: true, xdp: true }));
+    assert_eq!((all.capabilities, all.calls), (OF_XDP, Calls { tap: true, xdp: true, netns: false }));
 }
 
 #[test]
@@ -53,7 +56,15 @@ fn a_port_that_comes_later_is_refused_with_the_option_that_keeps_what_it_takes()
     let tight = sandbox(&needs(&["tap:t0"]));
     let why = |sandbox: &Sandbox, text: &str| sandbox.check(&port(text)).unwrap_err().to_string();
     assert!(why(&tight, "tap:t0").contains("start it with --later-ports tap"));
+    assert!(why(&tight, "tap:t0,netns=/run/netns/a").contains("start it with --later-ports netns"));
     assert!(why(&tight, "xdp:e0").contains("start it with --later-ports xdp"));
+    let netns = sandbox(&Needs { later_ports: vec![LaterPort::Netns], ..needs(&[]) });
+    for text in ["tap:t0", "tap:t0,netns=/run/netns/a"] {
+        netns.check(&port(text)).unwrap();
+    }
+    for text in ["tap:t0,netns=/var/a", "tap:t0,netns=/proc/1/ns/net"] {
+        assert!(why(&netns, text).contains("below a directory of --later-paths"));
+    }
     let file = format!("pcap:{}", at("a.pcap"));
     let option = format!("start it with --later-paths {}", directory.path().display());
     assert!(why(&tight, &file).contains(&option), "{}", why(&tight, &file));
@@ -156,9 +167,9 @@ proptest! {
         args in prop::array::uniform6(prop_oneof![
             0u64..50, (0u32..64).prop_map(|bit| 1 << bit), any::<u64>(), Just(u64::from(std::process::id()))
         ]),
-        tap: bool, xdp: bool,
+        tap: bool, xdp: bool, netns: bool,
     ) {
-        let calls = Calls { tap, xdp };
+        let calls = Calls { tap, xdp, netns };
         prop_assert_eq!(verdict(calls, number, args), expected(calls, number, args));
     }
 }
@@ -166,7 +177,7 @@ proptest! {
 /// Whatever the list says: with these calls a process could leave the sandbox, or do what a NIC has no reason to.
 #[test]
 fn what_could_do_harm_is_not_in_the_list() {
-    let all = Calls { tap: true, xdp: true };
+    let all = Calls { tap: true, xdp: true, netns: true };
     let eperm = ERRNO | libc::EPERM as u32;
     let sys = [
         libc::SYS_execve,
@@ -200,6 +211,8 @@ fn what_could_do_harm_is_not_in_the_list() {
         args[argument] = value as u64;
         verdict(all, number, args)
     };
+    let enter = libc::SYS_setns;
+    assert_eq!((on(enter, 1, libc::CLONE_NEWNET), on(enter, 1, libc::CLONE_NEWNS)), (ALLOW, eperm));
     let write = libc::PROT_READ | libc::PROT_WRITE;
     for map in [libc::SYS_mmap, libc::SYS_mprotect] {
         assert_eq!((on(map, 2, write), on(map, 2, libc::PROT_READ | libc::PROT_EXEC)), (ALLOW, eperm));
@@ -216,7 +229,7 @@ fn what_could_do_harm_is_not_in_the_list() {
         (verdict(all, libc::SYS_socket, netlink), verdict(Calls::default(), libc::SYS_socket, netlink)),
         (ALLOW, eperm)
     );
-    for (calls, may) in [(all, ALLOW), (Calls { tap: true, xdp: false }, eperm)] {
+    for (calls, may) in [(all, ALLOW), (Calls { tap: true, ..Calls::default() }, eperm)] {
         assert_eq!(verdict(calls, libc::SYS_bpf, [0; 6]), may);
     }
 }
@@ -237,13 +250,17 @@ fn the_tables_of_the_documentation_are_complete() {
     for (name, _) in OLD {
         assert!(row("on x86-64 also").contains(&format!("`{name}`")), "{name}");
     }
-    let all = Calls { tap: true, xdp: true };
+    let all = Calls { tap: true, xdp: true, netns: true };
     for Call { name, only, .. } in calls::allowed(all) {
         if only.is_some() {
             assert!(row(&format!("`{name}`")).len() > name.len() + 10, "{name}");
         }
     }
-    for (kind, kept) in [("`xdp`", OF_XDP), ("`tap`, with `--later-ports tap`", OF_LATER_TAP)] {
+    for (kind, kept) in [
+        ("`xdp`", OF_XDP),
+        ("`tap`, with `--later-ports tap`", OF_LATER_TAP),
+        ("`tap`, with `--later-ports netns`", OF_LATER_NETNS),
+    ] {
         for name in capabilities::names(kept) {
             assert!(row(kind).contains(&name.to_uppercase()), "{kind}: {name}");
         }

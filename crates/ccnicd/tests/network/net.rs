@@ -136,6 +136,11 @@ impl Namespace {
         this
     }
 
+    /// A process that is there.
+    pub fn id(&self) -> String {
+        self.0.id().to_string()
+    }
+
     /// What it is called by who enters it.
     pub fn path(&self) -> PathBuf {
         format!("/proc/{}/ns/net", self.0.id()).into()

@@ -13,6 +13,7 @@ mod common;
 mod control;
 mod dhcp;
 mod failures;
+mod namespaces;
 #[path = "../network/mod.rs"]
 mod network;
 mod policy;

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use super::missed::Missed;
 use super::{Mtu, TapOptions};
 use crate::ports::link::Link;
+use crate::ports::namespace::{of_unused_tap, within};
 
 const DEVICE: &str = "/dev/net/tun";
 
@@ -30,6 +31,14 @@ impl Device {
     /// # Errors
     /// Which step failed, and what to do.
     pub(super) fn open(options: &TapOptions) -> anyhow::Result<Device> {
+        match &options.netns {
+            Some(namespace) => within(namespace, || Device::open_here(options)),
+            None => Device::open_here(options),
+        }
+    }
+
+    fn open_here(options: &TapOptions) -> anyhow::Result<Device> {
+        let is_new = Link::open(&options.name).is_err();
         let multi = options.queues > 1;
         let queues = (0..options.queues)
             .map(|_| open_queue(&options.name, multi))
@@ -44,7 +53,22 @@ impl Device {
         let mut link = Link::open(&options.name).context("could not look at the interface")?;
         let missed = Missed::open(&options.name, link.index());
         configure(&mut link, options)?;
+        if is_new {
+            say_of_others(&options.name);
+        }
         Ok(Device { queues, mtu: Mtu::new(&options.name, &link), missed })
+    }
+}
+
+/// An interface that was made before, with `ip tuntap`, and moved away since is not found here: the one that was made now is another one.
+fn say_of_others(name: &str) {
+    if let Some(there) = of_unused_tap(name) {
+        let there = there.display();
+        tracing::warn!(
+            interface = name,
+            "made a new interface; there is one of that name, which no process uses, in the network namespace {there}: if that one is the \
+             port's, say netns={there}; if not, delete it (nsenter --net={there} ip link del {name})"
+        );
     }
 }
 

@@ -1,5 +1,6 @@
 //! The MTU of a TAP port, which an operator may change while packets move.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,6 +13,8 @@ use crate::ports::link::Link;
 #[derive(Debug, Clone)]
 pub struct Mtu {
     name: String,
+    /// Of the interface's namespace.
+    socket: Arc<OwnedFd>,
     /// Of the interface: another one may get its name.
     index: u32,
     bytes: Arc<AtomicU32>,
@@ -20,7 +23,8 @@ pub struct Mtu {
 impl Mtu {
     /// That of an interface, as it is.
     pub(super) fn new(name: &str, link: &Link) -> Mtu {
-        Mtu { name: name.to_owned(), index: link.index(), bytes: Arc::new(AtomicU32::new(link.mtu())) }
+        let bytes = Arc::new(AtomicU32::new(link.mtu()));
+        Mtu { name: name.to_owned(), socket: link.shared_socket(), index: link.index(), bytes }
     }
 
     /// Bytes of the longest packet, without Ethernet header.
@@ -35,7 +39,7 @@ impl Mtu {
     /// What the kernel says, and what to do.
     pub fn set(&self, mtu: u32) -> anyhow::Result<()> {
         let name = &self.name;
-        let mut link = Link::open(name).with_context(|| {
+        let mut link = Link::find(Arc::clone(&self.socket), name).with_context(|| {
             format!("there is no interface {name} here: it was deleted, renamed, or moved to another network namespace; set it there")
         })?;
         ensure!(

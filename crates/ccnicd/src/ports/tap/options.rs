@@ -1,6 +1,7 @@
 //! What can be said of a TAP port: `NAME[,KEY=VALUE]...`.
 
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, bail, ensure};
@@ -12,7 +13,7 @@ const MTUS: std::ops::RangeInclusive<u32> = 68..=65_521;
 /// The most queues: each is a descriptor that is read in its turn.
 const QUEUES_MAX: u16 = 16;
 
-pub(crate) const KEYS: &str = "mtu, address, mac, queues, offload";
+pub(crate) const KEYS: &str = "mtu, address, mac, queues, offload, netns";
 
 /// A TAP port.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,13 +30,15 @@ pub struct TapOptions {
     pub queues: u16,
     /// Packets may come from the kernel without checksum and as super-packets.
     pub offload: bool,
+    /// The network namespace that the interface is in; none: the daemon's.
+    pub netns: Option<PathBuf>,
 }
 
 impl TapOptions {
     /// A TAP port of one queue with offloads, which leaves the rest as the interface has it.
     pub fn new(name: &str) -> TapOptions {
-        let (mtu, mac) = (None, None);
-        TapOptions { name: name.to_owned(), mtu, addresses: Vec::new(), mac, queues: 1, offload: true }
+        let (mtu, mac, netns) = (None, None, None);
+        TapOptions { name: name.to_owned(), mtu, addresses: Vec::new(), mac, queues: 1, offload: true, netns }
     }
 
     fn set(&mut self, key: &str, value: &str) -> anyhow::Result<()> {
@@ -45,6 +48,7 @@ impl TapOptions {
             "mac" => self.mac = Some(mac(value)?),
             "queues" => self.queues = number(value, 1..=QUEUES_MAX)?,
             "offload" => self.offload = on_or_off(value)?,
+            "netns" => self.netns = Some(netns(value)?),
             _ => bail!("there is no such key; the keys are {KEYS}"),
         }
         Ok(())
@@ -61,6 +65,13 @@ impl FromStr for TapOptions {
         pairs(rest, KEYS, &["address"], |key, value| options.set(key, value))?;
         Ok(options)
     }
+}
+
+/// `/run/netns/pod`.
+fn netns(value: &str) -> anyhow::Result<PathBuf> {
+    let path = Path::new(value);
+    ensure!(path.is_absolute(), "{value:?} is no path of a network namespace, such as /run/netns/{value}");
+    Ok(path.to_owned())
 }
 
 /// `10.0.0.1/24`, `fd00::1/64`.
@@ -98,7 +109,7 @@ mod tests {
 
     #[test]
     fn everything_that_can_be_said() {
-        let text = "vm-1_a.b,mtu=9000,address=10.0.0.1/24,address=fd00::1/64,mac=02:00:00:00:00:fE,queues=4,offload=off";
+        let text = "vm-1_a.b,mtu=9000,address=10.0.0.1/24,address=fd00::1/64,mac=02:00:00:00:00:fE,queues=4,offload=off,netns=/run/netns/pod";
         let options: TapOptions = text.parse().unwrap();
         assert_eq!(
             options,
@@ -109,6 +120,7 @@ mod tests {
                 mac: Some([2, 0, 0, 0, 0, 0xfe]),
                 queues: 4,
                 offload: false,
+                netns: Some("/run/netns/pod".into()),
             }
         );
     }
@@ -132,6 +144,7 @@ mod tests {
             ("t,queues=0", "1 to 16"),
             ("t,queues=17", "1 to 16"),
             ("t,offload=yes", "neither on nor off"),
+            ("t,netns=pod", "such as /run/netns/pod"),
             ("t,address=10.0.0.1", "such as 10.0.0.1/24"),
             ("t,address=10.0.0.1/33", "0 to 32"),
             ("t,address=fd00::1/129", "0 to 128"),

@@ -3,7 +3,7 @@
 //! `linux/if_tun.h`; Documentation/networking/tuntap.rst.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// The longest name of an interface, without its zero (`IFNAMSIZ` - 1).
 pub const NAME_MAX: usize = 15;
@@ -15,6 +15,10 @@ pub const TSO: u32 = 0x02 | 0x04 | 0x08;
 /// Offload: UDP super-packets over IPv4 and IPv6 (`TUN_F_USO4`, `TUN_F_USO6`), from Linux 6.2 on.
 pub const USO: u32 = 0x20 | 0x40;
 
+/// `_IO('T', 227)`.
+const TUNGETDEVNETNS: libc::c_ulong = 0x54e3;
+
+const IFF_TUN: i16 = 0x0001;
 const IFF_TAP: i16 = 0x0002;
 const IFF_MULTI_QUEUE: i16 = 0x0100;
 const IFF_NO_PI: i16 = 0x1000;
@@ -41,6 +45,33 @@ pub fn attach(fd: BorrowedFd<'_>, name: &str, multi_queue: bool) -> io::Result<(
     request.flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR | if multi_queue { IFF_MULTI_QUEUE } else { 0 };
     // SAFETY: TUNSETIFF reads and writes an ifreq, which `Request` is, of the same 40 bytes. A descriptor of another kind refuses it.
     done(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })
+}
+
+/// The name of the TAP interface that `fd` is a queue of, if [`attach`] has made it one and it has several queues or not, as asked for.
+///
+/// # Errors
+/// Of the system: `EBADFD` for a queue of no interface. `InvalidInput` for one that was made otherwise.
+pub fn name(fd: BorrowedFd<'_>, multi_queue: bool) -> io::Result<String> {
+    let mut request = Request { name: [0; NAME_MAX + 1], flags: 0, rest: [0; 22] };
+    // SAFETY: TUNGETIFF writes an ifreq, which `Request` is. A descriptor of another kind refuses it.
+    done(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNGETIFF, &raw mut request) })?;
+    let wanted = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR | if multi_queue { IFF_MULTI_QUEUE } else { 0 };
+    let kind = IFF_TUN | IFF_TAP | IFF_NO_PI | IFF_VNET_HDR | IFF_MULTI_QUEUE;
+    let name = request.name.split(|byte| *byte == 0).next().filter(|_| request.flags & kind == wanted);
+    let name = std::str::from_utf8(name.ok_or(io::ErrorKind::InvalidInput)?);
+    Ok(name.map_err(|_| io::ErrorKind::InvalidInput)?.to_owned())
+}
+
+/// The network namespace that the interface is in which `fd` is a queue of. From Linux 5.6 on.
+///
+/// # Errors
+/// Of the system: `EPERM` without `CAP_NET_ADMIN` there.
+pub fn namespace(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    // SAFETY: TUNGETDEVNETNS takes nothing.
+    let there = unsafe { libc::ioctl(fd.as_raw_fd(), TUNGETDEVNETNS) };
+    done(there)?;
+    // SAFETY: the kernel has just opened it for this call.
+    Ok(unsafe { OwnedFd::from_raw_fd(there) })
 }
 
 /// Has packets begin with a `virtio_net_hdr` of so many bytes, with little-endian numbers. The device keeps it when its queues are
@@ -89,6 +120,8 @@ mod tests {
             assert_eq!(why.kind(), io::ErrorKind::InvalidInput, "{name}");
         }
         for outcome in [
+            name(file.as_fd(), false).map(drop),
+            namespace(file.as_fd()).map(drop),
             attach(file.as_fd(), "tap0", true),
             set_header(file.as_fd(), 10),
             set_offload(file.as_fd(), CHECKSUM | TSO | USO),

@@ -10,8 +10,8 @@ use super::attach::{OpenedPort, open_port};
 use super::plane::ControlPlane;
 use super::{Daemon, DaemonOptions, VERSION};
 use crate::config::Running;
-use crate::ports::PortOptions;
 use crate::ports::xdp::{Helped, XdpOptions};
+use crate::ports::{PortOptions, kept};
 use crate::sandbox::Sandbox;
 use crate::switch::places::Places;
 
@@ -67,7 +67,9 @@ pub struct Prepared {
 impl Prepared {
     pub(super) fn new(options: DaemonOptions, running: Option<Running>) -> anyhow::Result<Prepared> {
         let socket = Listener::bind(&options.socket, &options.access)?;
-        Ok(Prepared { socket, ports: EarlyPorts::open(&options)?, options, running })
+        let ports = EarlyPorts::open(&options)?;
+        kept::forget_others();
+        Ok(Prepared { socket, ports, options, running })
     }
 
     /// Opens the other ports, starts the workers, and answers programs as soon as it [runs](Daemon::run). `sandbox` is what the process has

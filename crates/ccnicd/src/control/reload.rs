@@ -11,8 +11,8 @@ use ccnic_control::{ClientId, Quota, printable};
 use super::attach::open_port;
 use super::plane::{ControlPlane, DIED, DealtPort, FIRST_OUTSIDE};
 use crate::flow::{ConfiguredFlows, FlowBook};
-use crate::ports::PortOptions;
 use crate::ports::tap::Mtu;
+use crate::ports::{PortOptions, kept};
 use crate::switch::policy::{Policies, Policy, Rules};
 
 /// Why a daemon that was started without [`Running`](crate::config::Running) refuses changes.
@@ -295,6 +295,9 @@ impl ControlPlane {
     fn close_port(&mut self, id: ClientId) {
         let Some(at) = self.outside.iter().position(|port| port.id == id) else { return };
         let port = self.outside.remove(at);
+        if let Some(interface) = port.name.strip_prefix("tap:") {
+            kept::forget(interface, port.queues);
+        }
         let (done, parts) = std::sync::mpsc::channel();
         for (at, worker) in self.workers.iter_mut().enumerate() {
             worker.remove(id, if at == port.home { port.queues.into() } else { 0 }, done.clone());

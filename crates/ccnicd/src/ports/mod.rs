@@ -7,6 +7,7 @@
 //! programs, such as [`tap`], [`xdp`] and [`pcap`], are [`OutsidePort`]s: ports of a switch only.
 
 mod in_turn;
+pub(crate) mod kept;
 pub mod latency;
 mod link;
 mod namespace;

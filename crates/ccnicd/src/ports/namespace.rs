@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs::{File, metadata, read_dir};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use rustix::fs::fstat;
 use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -25,9 +26,27 @@ pub(super) fn within<T: Send>(
     let there = File::open(namespace).with_context(|| {
         format!("could not open the network namespace {path}: write the path of one that exists (ls /run/netns; /proc/PID/ns/net)")
     })?;
+    inside(there.as_fd(), &path.to_string(), f)
+}
+
+/// The same in a namespace that is open; in this thread's own, here.
+///
+/// # Errors
+/// As [`within`].
+pub(super) fn inside<T: Send>(
+    there: BorrowedFd<'_>,
+    path: &str,
+    f: impl FnOnce() -> anyhow::Result<T> + Send,
+) -> anyhow::Result<T> {
+    let ours = metadata("/proc/thread-self/ns/net").map(|ours| ours.ino());
+    if let (Ok(ours), Ok(theirs)) = (ours, fstat(there))
+        && ours == theirs.st_ino
+    {
+        return f();
+    }
     std::thread::scope(|scope| {
         let enter = || {
-            let entered = move_into_link_name_space(there.as_fd(), Some(LinkNameSpaceType::Network));
+            let entered = move_into_link_name_space(there, Some(LinkNameSpaceType::Network));
             entered.with_context(|| format!("could not enter {path}: {}", remedy(entered.err())))?;
             f()
         };

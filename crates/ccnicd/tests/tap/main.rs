@@ -13,6 +13,7 @@ mod common;
 mod control;
 mod dhcp;
 mod failures;
+mod kept;
 mod namespaces;
 #[path = "../network/mod.rs"]
 mod network;

@@ -12,7 +12,7 @@ use super::common::{Daemon, until};
 use super::net::{Namespace, Nic, Pinger, in_namespace, ip};
 use super::stack::{MAC, Stack};
 
-const PROGRAM: &str = "10.9.0.2";
+pub const PROGRAM: &str = "10.9.0.2";
 
 /// A frame of no protocol, from the program to all.
 const BROADCAST: [u8; 64] = {
@@ -28,7 +28,7 @@ const BROADCAST: [u8; 64] = {
 
 /// The kernel there pings the program, and is answered.
 #[track_caller]
-fn pings(pod: Option<&Namespace>, stack: &mut Stack) {
+pub fn pings(pod: Option<&Namespace>, stack: &mut Stack) {
     let open = || Pinger::new(PROGRAM.parse().unwrap());
     let mut pinger = pod.map_or_else(open, |pod| pod.run(open).join().unwrap());
     until("an answer of the program", || {
@@ -41,13 +41,13 @@ fn pings(pod: Option<&Namespace>, stack: &mut Stack) {
 }
 
 /// The kernel there gets an address at the interface, which is set up.
-fn configure(pod: Option<&Namespace>, interface: &str) {
+pub fn configure(pod: Option<&Namespace>, interface: &str) {
     for words in [format!("addr replace 10.9.0.1/24 dev {interface}"), format!("link set {interface} up")] {
         _ = pod.map_or_else(|| ip(&words), |pod| pod.ip(&words));
     }
 }
 
-fn has(pod: Option<&Namespace>, interface: &str) -> bool {
+pub fn has(pod: Option<&Namespace>, interface: &str) -> bool {
     pod.map_or_else(|| ip("link show"), |pod| pod.ip("link show")).contains(&format!(" {interface}: "))
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use ccnic_frame::vnet::SHORT_BYTES;
 use ccnic_shm::tun::{self, CHECKSUM, TSO, USO};
 use rustix::fs::{Mode, OFlags, open};
@@ -11,8 +11,9 @@ use rustix::io::Errno;
 
 use super::missed::Missed;
 use super::{Mtu, TapOptions};
+use crate::ports::kept;
 use crate::ports::link::Link;
-use crate::ports::namespace::{of_unused_tap, within};
+use crate::ports::namespace::{inside, of_unused_tap, within};
 
 const DEVICE: &str = "/dev/net/tun";
 
@@ -31,10 +32,45 @@ impl Device {
     /// # Errors
     /// Which step failed, and what to do.
     pub(super) fn open(options: &TapOptions) -> anyhow::Result<Device> {
-        match &options.netns {
+        if let Some(kept) = Device::kept(options) {
+            return Ok(kept);
+        }
+        let device = match &options.netns {
             Some(namespace) => within(namespace, || Device::open_here(options)),
             None => Device::open_here(options),
+        }?;
+        kept::keep(&options.name, &device.queues);
+        Ok(device)
+    }
+
+    /// One whose queues were kept while the daemon was started again. Its interface may have another name by now, and be elsewhere; it keeps its
+    /// addresses. `None` where there is none, or it is not what the options say.
+    fn kept(options: &TapOptions) -> Option<Device> {
+        let queues = kept::take(&options.name);
+        if queues.is_empty() {
+            return None;
         }
+        let number = queues.len() as u16;
+        let opened = Device::of_kept(options, queues);
+        opened
+            .inspect_err(|e| {
+                tracing::warn!(interface = options.name, "not taken over from the service manager: {e:#}");
+                kept::forget(&options.name, number);
+            })
+            .ok()
+    }
+
+    fn of_kept(options: &TapOptions, queues: Vec<OwnedFd>) -> anyhow::Result<Device> {
+        ensure!(queues.len() == usize::from(options.queues), "it has {} queues", queues.len());
+        let names: Result<Vec<_>, _> =
+            queues.iter().map(|queue| tun::name(queue.as_fd(), options.queues > 1)).collect();
+        let names = names.context("a queue is none of such an interface")?;
+        let (name, first) = names.first().zip(queues.first()).context("it has no queue")?;
+        ensure!(names.iter().all(|other| other == name), "its queues are those of several interfaces");
+        let there = tun::namespace(first.as_fd()).context("could not ask for its network namespace")?;
+        tracing::info!(interface = name, "took over the interface that the service manager has kept");
+        let options = TapOptions { name: name.clone(), addresses: Vec::new(), ..options.clone() };
+        inside(there.as_fd(), "its network namespace", || Device::of(queues, &options))
     }
 
     fn open_here(options: &TapOptions) -> anyhow::Result<Device> {
@@ -43,6 +79,15 @@ impl Device {
         let queues = (0..options.queues)
             .map(|_| open_queue(&options.name, multi))
             .collect::<anyhow::Result<Vec<_>>>()?;
+        let device = Device::of(queues, options)?;
+        if is_new {
+            say_of_others(&options.name);
+        }
+        Ok(device)
+    }
+
+    /// Of these queues, with an interface of this thread's namespace.
+    fn of(queues: Vec<OwnedFd>, options: &TapOptions) -> anyhow::Result<Device> {
         for queue in &queues {
             tun::set_header(queue.as_fd(), SHORT_BYTES as i32)
                 .context("the kernel refuses virtio_net_hdr on it")?;
@@ -53,9 +98,6 @@ impl Device {
         let mut link = Link::open(&options.name).context("could not look at the interface")?;
         let missed = Missed::open(&options.name, link.index());
         configure(&mut link, options)?;
-        if is_new {
-            say_of_others(&options.name);
-        }
         Ok(Device { queues, mtu: Mtu::new(&options.name, &link), missed })
     }
 }

@@ -1,0 +1,93 @@
+//! Queues that a service manager keeps while the daemon is started again. Its part is played by the test.
+
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::Command;
+
+use ccnic_control::Connection;
+use ccnic_control::messages::{PortDel, Request};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::process::Signal;
+
+use super::common::{Daemon, PATIENCE};
+use super::namespaces::{PROGRAM, configure, has, pings};
+use super::net::{Namespace, in_namespace};
+use super::stack::Stack;
+
+/// The next message to the service manager, and the descriptors with it.
+fn told(manager: &UnixDatagram) -> (String, Vec<OwnedFd>) {
+    let (mut bytes, mut room) = ([0; 256], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))]);
+    let mut beside = RecvAncillaryBuffer::new(&mut room);
+    let n =
+        recvmsg(manager, &mut [IoSliceMut::new(&mut bytes)], &mut beside, RecvFlags::CMSG_CLOEXEC).unwrap();
+    let fds = beside.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => fds.collect::<Vec<_>>(),
+        _ => Vec::new(),
+    });
+    let fds = fds.collect();
+    (String::from_utf8_lossy(&bytes[..n.bytes]).into_owned(), fds)
+}
+
+/// A daemon with this port, started as a service whose manager has kept this.
+fn start(directory: &Path, port: &str, kept: Option<&OwnedFd>) -> (Daemon, Stack) {
+    let (socket, daemon) = (directory.join("nic.sock"), env!("CARGO_BIN_EXE_ccnicd"));
+    let mut script = format!("export NOTIFY_SOCKET={}\n", directory.join("manager").display());
+    if let Some(kept) = kept {
+        fcntl_setfd(kept, FdFlags::empty()).unwrap();
+        script += "export LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=tap.tap0.0\n";
+        script += &format!("exec 3<&{0} {0}<&-\n", kept.as_raw_fd());
+    }
+    script += "exec \"$0\" \"$@\"";
+    let args = ["--wire", "switch", "--later-ports", "tap", "--log", "info", "--port", port];
+    let daemon = Daemon::start_by(&["bash", "-c", &script, daemon], &socket, &args);
+    kept.inspect(|kept| fcntl_setfd(kept, FdFlags::CLOEXEC).unwrap());
+    (daemon, Stack::open(&socket, &[PROGRAM], 1500, false))
+}
+
+#[test]
+fn an_interface_stays_where_it_is() {
+    match Command::new("bash").arg("-c").arg("true").status() {
+        Ok(_) => in_namespace("kept::an_interface_stays_where_it_is_inside"),
+        Err(e) => println!("skipped: bash: {e}"),
+    }
+}
+
+/// In another namespace, under another name, with what it was given there, over the end and the death of the daemon. It goes with its port.
+#[test]
+#[ignore = "for an_interface_stays_where_it_is"]
+fn an_interface_stays_where_it_is_inside() {
+    let directory = tempfile::tempdir().unwrap();
+    let manager = UnixDatagram::bind(directory.path().join("manager")).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (mut daemon, _) = start(directory.path(), "tap:tap0,address=10.8.0.1/24", None);
+    let (said, mut kept) = told(&manager);
+    assert_eq!((said.as_str(), kept.len()), ("FDSTORE=1\nFDNAME=tap.tap0.0", 1));
+    let kept = kept.remove(0);
+    let pod = Namespace::new();
+    pod.take("tap0");
+    pod.ip("link set tap0 name eth0");
+    configure(Some(&pod), "eth0");
+    for signal in [Signal::TERM, Signal::KILL] {
+        daemon.signal(signal);
+        let stack;
+        (daemon, stack) = start(directory.path(), "tap:tap0,address=10.8.0.1/24", Some(&kept));
+        pings(Some(&pod), &mut { stack });
+        assert!(!has(None, "tap0") && !pod.ip("addr show dev eth0").contains("10.8.0.1"));
+    }
+    assert!(daemon.log().contains("took over the interface"), "{}", daemon.log());
+    let del = Request::PortDel(PortDel { name: "tap:tap0".into(), check: false });
+    Connection::open(&directory.path().join("nic.sock")).unwrap().change(&del).unwrap();
+    assert_eq!(told(&manager).0, "FDSTOREREMOVE=1\nFDNAME=tap.tap0.0");
+
+    // A port that is not in the configuration any more is not kept, nor used.
+    daemon.signal(Signal::TERM);
+    let (_daemon, _) = start(directory.path(), "tap:tap1", Some(&kept));
+    assert_eq!(told(&manager).0, "FDSTORE=1\nFDNAME=tap.tap1.0");
+    assert_eq!(told(&manager).0, "FDSTOREREMOVE=1\nFDNAME=tap.tap0.0");
+    drop(kept);
+    assert!(!has(Some(&pod), "eth0"), "nobody has it");
+}

@@ -211,6 +211,14 @@ impl Listener {
         Ok(Bound { socket: ListenSocket::new(socket, access)?, memory: Limits::memory() })
     }
 
+    /// Whether a socket with that access could be made at `socket`, or a NIC runs there. Leaves nothing behind.
+    ///
+    /// # Errors
+    /// [`Error::Socket`]: no such socket can be made there.
+    pub fn check(socket: &Path, access: &SocketAccess) -> Result<(), Error> {
+        ListenSocket::check(socket, access)
+    }
+
     /// True when somebody listens at `socket`. Waits for nobody.
     pub fn is_taken(socket: &Path) -> bool {
         matches!(occupant(socket), Occupant::Listens(_))

@@ -54,7 +54,7 @@ pub(crate) struct ListenSocket {
     place: Option<Place>,
 }
 
-/// A socket file's folder and name. Whoever has this holds the lock.
+/// A socket file's folder and name, made or not. Whoever makes it there holds the lock.
 #[derive(Debug)]
 struct Place {
     directory: OwnedFd,
@@ -63,7 +63,7 @@ struct Place {
     path: PathBuf,
     /// Device and inode of the socket file: a NIC removes its own file only, not one that has replaced it.
     file: Option<(u64, u64)>,
-    _lock: OwnedFd,
+    _lock: Option<OwnedFd>,
 }
 
 impl ListenSocket {
@@ -78,8 +78,7 @@ impl ListenSocket {
         access: &SocketAccess,
         meanwhile: impl FnOnce(),
     ) -> Result<ListenSocket, Error> {
-        let address = SocketAddrUnix::new(path)
-            .map_err(socket(|| format!("--socket {} is no usable socket path", path.display())))?;
+        let address = SocketAddrUnix::new(path).map_err(socket(|| unusable(path)))?;
         let mut place = Place::claim(path)?;
         place.remove_stale()?;
         let fd = new_socket()?;
@@ -98,6 +97,23 @@ impl ListenSocket {
         }
         place.file = identity(&place.directory, &place.name);
         Ok(ListenSocket { fd, place: Some(place) })
+    }
+
+    /// Whether a socket with that access could be made at `path`, or one is there already. Leaves nothing behind.
+    pub(crate) fn check(path: &Path, access: &SocketAccess) -> Result<(), Error> {
+        SocketAddrUnix::new(path).map_err(socket(|| unusable(path)))?;
+        let (directory, name) = Place::open(path)?;
+        is_there(&directory, &name, path)?;
+        if let Occupant::Unknown(errno) = occupant(path) {
+            return Err(unknown(path, errno));
+        }
+        if statat(&directory, lock_name(&name), AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+            open_lock(&directory, &name, path, OFlags::empty())?;
+        }
+        let place = Place { directory, name, path: path.to_owned(), file: None, _lock: None };
+        let mut stage = Stage::new(&place)?;
+        stage.bind(&new_socket()?)?;
+        access.apply(&stage)
     }
 
     /// The next program that connects, or `None` when there is none now.
@@ -141,20 +157,41 @@ fn new_socket() -> Result<OwnedFd, Error> {
 }
 
 fn cannot_make(path: &Path) -> String {
-    format!("could not make the socket {}; choose another place with --socket", path.display())
+    format!("could not make the socket {}; choose another path", path.display())
+}
+
+fn unusable(path: &Path) -> String {
+    format!("{} is no usable path of a socket; choose another one", path.display())
+}
+
+fn unknown(path: &Path, errno: Errno) -> Error {
+    let what = format!(
+        "could not see whether a NIC runs at {}: {errno}; remove that socket if it is none's, or choose another path",
+        path.display()
+    );
+    Error::Socket { what, errno }
 }
 
 impl Place {
     /// Opens the directory and takes the lock.
     fn claim(path: &Path) -> Result<Place, Error> {
-        let cannot = || socket(|| format!("could not use the directory of --socket {}", path.display()));
+        let (directory, name) = Place::open(path)?;
+        is_there(&directory, &name, path)?; // what is refused leaves no lock either
+        let lock = lock(&directory, &name, path)?;
+        Ok(Place { directory, name, path: path.to_owned(), file: None, _lock: Some(lock) })
+    }
+
+    /// The directory of a socket, and its name there.
+    fn open(path: &Path) -> Result<(OwnedFd, OsString), Error> {
+        let cannot = || {
+            socket(|| {
+                format!("could not use the directory of the socket {}; choose another path", path.display())
+            })
+        };
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let name = path.file_name().ok_or(Errno::ISDIR).map_err(cannot())?.to_owned();
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = open(parent, flags, Mode::empty()).map_err(cannot())?;
-        is_there(&directory, &name, path)?; // what is refused leaves no lock either
-        let lock = lock(&directory, &name, path)?;
-        Ok(Place { directory, name, path: path.to_owned(), file: None, _lock: lock })
+        Ok((open(parent, flags, Mode::empty()).map_err(cannot())?, name))
     }
 
     /// Removes a socket file that no process listens at.
@@ -166,12 +203,7 @@ impl Place {
         match occupant(&self.path) {
             Occupant::Nobody => {}
             Occupant::Listens(pid) => return Err(taken(&self.path, pid)),
-            Occupant::Unknown(errno) => {
-                let what = format!(
-                    "could not see whether a NIC runs at {at}: {errno}; remove that socket if it is none's, or choose another --socket"
-                );
-                return Err(Error::Socket { what, errno });
-            }
+            Occupant::Unknown(errno) => return Err(unknown(&self.path, errno)),
         }
         tracing::info!("replacing the stale socket {at}");
         unlinkat(&self.directory, &self.name, AtFlags::empty())
@@ -185,48 +217,61 @@ fn is_there(directory: &OwnedFd, name: &OsStr, path: &Path) -> Result<bool, Erro
     if FileType::from_raw_mode(stat.st_mode) == FileType::Socket {
         return Ok(true);
     }
-    let what = format!("{} exists and is no socket; remove it or choose another --socket", path.display());
+    let what = format!("{} exists and is no socket; remove it or choose another path", path.display());
     Err(Error::Socket { what, errno: Errno::EXIST })
 }
 
-/// Takes the lock of a socket: of two NICs that start at once on one stale socket, only one may find it stale. Dropping the descriptor
-/// unlocks it. Neither a pipe in its place nor a lease on it is waited for.
-fn lock(directory: &OwnedFd, name: &OsStr, path: &Path) -> Result<OwnedFd, Error> {
-    let mut file = name.to_owned();
-    file.push(".lock");
-    let at = path.with_file_name(&file);
-    let unfit = |why: &dyn std::fmt::Display, errno| {
-        let at = at.display();
-        let what =
-            format!("could not lock {at}: {why}; remove it if no NIC runs there, or choose another --socket");
-        Error::Socket { what, errno }
-    };
-    let refused = |errno: Errno| unfit(&errno, errno);
-    let flags = OFlags::CREATE | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fd = openat(directory, &file, flags, Mode::RUSR | Mode::WUSR).map_err(refused)?;
+/// The lock's file, which `flags` may make. Neither a pipe in its place nor a lease on it is waited for.
+fn open_lock(directory: &OwnedFd, name: &OsStr, path: &Path, flags: OFlags) -> Result<OwnedFd, Error> {
+    let refused = |errno: Errno| unfit(path, &errno, errno);
+    let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = openat(directory, lock_name(name), flags, Mode::RUSR | Mode::WUSR).map_err(refused)?;
     let stat = fstat(&fd).map_err(refused)?;
     let owner = fstat(directory).map_err(refused)?.st_uid;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink != 1 {
-        return Err(unfit(&"it is no file of its own", Errno::EXIST));
+        return Err(unfit(path, &"it is no file of its own", Errno::EXIST));
     }
     if ![0, geteuid().as_raw(), owner].contains(&stat.st_uid) {
-        return Err(unfit(&format_args!("it belongs to user {}", stat.st_uid), Errno::PERM));
+        return Err(unfit(path, &format_args!("it belongs to user {}", stat.st_uid), Errno::PERM));
     }
     if stat.st_mode & 0o077 != 0 {
-        return Err(unfit(&"others may open it, and hold the lock", Errno::PERM));
+        return Err(unfit(path, &"others may open it, and hold the lock", Errno::PERM));
     }
+    Ok(fd)
+}
+
+fn lock_name(socket: &OsStr) -> OsString {
+    let mut file = socket.to_owned();
+    file.push(".lock");
+    file
+}
+
+/// The lock of the socket at `path` cannot be had.
+fn unfit(path: &Path, why: &dyn std::fmt::Display, errno: Errno) -> Error {
+    let at = path.with_file_name(lock_name(path.file_name().unwrap_or_default()));
+    let what = format!(
+        "could not lock {}: {why}; remove it if no NIC runs there, or choose another path",
+        at.display()
+    );
+    Error::Socket { what, errno }
+}
+
+/// Takes the lock of a socket: of two NICs that start at once on one stale socket, only one may find it stale. Dropping the descriptor
+/// unlocks it.
+fn lock(directory: &OwnedFd, name: &OsStr, path: &Path) -> Result<OwnedFd, Error> {
+    let fd = open_lock(directory, name, path, OFlags::CREATE)?;
     for _ in 0..TRIES {
         match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(fd),
             Err(Errno::AGAIN) => {}
-            Err(e) => return Err(refused(e)),
+            Err(e) => return Err(unfit(path, &e, e)),
         }
         if let Occupant::Listens(pid) = occupant(path) {
             return Err(taken(path, pid));
         }
         std::thread::sleep(BETWEEN);
     }
-    Err(unfit(&"a NIC that starts or ends holds it", Errno::ADDRINUSE))
+    Err(unfit(path, &"a NIC that starts or ends holds it", Errno::ADDRINUSE))
 }
 
 /// The listener at a socket file, if there is one.
@@ -262,7 +307,7 @@ fn taken(path: &Path, by: Option<Peer>) -> Error {
     };
     let at = path.display();
     let what =
-        format!("a NIC (process {process}) is already running at {at}; stop it or choose another --socket");
+        format!("a NIC (process {process}) is already running at {at}; stop it or choose another path");
     Error::Socket { what, errno: Errno::ADDRINUSE }
 }
 
@@ -464,7 +509,7 @@ mod tests {
         let expect = |part: &str| {
             let why = why(&path);
             assert!(why.contains("could not lock") && why.contains(part), "{part}: {why}");
-            assert!(why.contains("nic.sock.lock") && why.contains("choose another --socket"), "{why}");
+            assert!(why.contains("nic.sock.lock") && why.contains("choose another path"), "{why}");
             std::fs::remove_file(&lock).unwrap();
             assert!(!path.exists());
         };
@@ -539,7 +584,7 @@ mod tests {
         std::fs::write(directory.path().join("file"), "").unwrap();
         assert!(why("file").to_string().contains("exists and is no socket"));
         assert!(why("..").to_string().contains("could not use the directory"));
-        assert!(why(&"x".repeat(150)).to_string().contains("no usable socket path"));
+        assert!(why(&"x".repeat(150)).to_string().contains("no usable path of a socket"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 /// The filter that `text` describes. A target that it does not name logs errors, unless it says otherwise.
 ///
 /// # Errors
-/// When a part is neither a level nor a target, with or without a level.
+/// When a part is neither a level nor a target with its level.
 pub fn filter(text: &str) -> anyhow::Result<Targets> {
     let wrong =
         || format!("{text} is no log filter; write a level, or TARGET=LEVEL, with commas between them");
@@ -22,6 +22,14 @@ pub fn filter(text: &str) -> anyhow::Result<Targets> {
     let parts: Vec<_> = text.split(',').filter(|part| !part.is_empty()).collect();
     let incomplete = parts.iter().any(|part| part.starts_with('=') || part.ends_with('='));
     anyhow::ensure!(!incomplete, wrong());
+    // A word that is no level would be a target, of which all is logged, and of all others errors only.
+    let word = parts.iter().find(|part| !part.contains('=') && part.parse::<LevelFilter>().is_err());
+    if let Some(word) = word {
+        anyhow::bail!(
+            "{text} is no log filter: {word} is no level; write off, error, warn, info, debug or trace, and of a part of ccnicd \
+             {word}=LEVEL"
+        );
+    }
     let filter = match parts.is_empty() {
         true => Targets::new(),
         false => parts.join(",").parse::<Targets>().with_context(wrong)?,
@@ -173,7 +181,17 @@ mod tests {
 
     #[test]
     fn what_is_no_filter_is_refused_by_its_name() {
-        for text in ["ccnicd=loud", "=,=", "ccnicd=", "=info", "a=b=c"] {
+        for text in [
+            "loud",
+            "warn,loud",
+            "ccnicd::control",
+            " info",
+            "ccnicd=loud",
+            "=,=",
+            "ccnicd=",
+            "=info",
+            "a=b=c",
+        ] {
             assert!(filter(text).unwrap_err().to_string().starts_with(text), "{text}");
         }
     }

@@ -11,9 +11,10 @@ use anyhow::{Context, bail};
 use ccnic_control::Listener;
 use ccnicd::config::{Config, LogFormat, Running};
 use ccnicd::control::placement;
-use ccnicd::log::{self, LogWriter};
+use ccnicd::log::LogWriter;
 use ccnicd::metrics::Exporter;
 use ccnicd::ports::PortOptions;
+use ccnicd::start::Start;
 use ccnicd::tune::{self, Kept, Pair, Tuned};
 use ccnicd::{Daemon, DaemonOptions, oom, sandbox};
 use clap::Parser;
@@ -63,12 +64,22 @@ fn run(args: Args) -> anyhow::Result<()> {
     let said = file.as_deref().map(Config::read).transpose()?;
     let running = Running::new(flags, said);
     let config = running.now();
-    let filter = log::filter(config.log()).context("--log")?;
+    let start = Start::of(config, file.as_deref())?;
     if args.check_config {
-        config.settle()?;
+        start.check()?;
         println!("the configuration can be used");
         return Ok(());
     }
+    let Start {
+        options,
+        filter,
+        usable,
+        needs,
+        confinement,
+        account,
+        metrics,
+        said: [of_metrics, of_sandbox],
+    } = start;
     let log = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::TRACE)
         .with_writer(Mutex::new(LogWriter::default()));
@@ -76,24 +87,20 @@ fn run(args: Args) -> anyhow::Result<()> {
         LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).finish().with(filter).init(),
         LogFormat::Json => log.json().finish().with(filter).init(),
     }
-    let usable = placement::allowed_cpus().context("could not ask which CPUs may be used")?;
-    let (cores, dedicated_cores) = choose_cores(&usable, &config.cores)?;
-    for warning in placement::warnings(&placement::Kernel::this(), &cores) {
+    for warning in placement::warnings(&placement::Kernel::this(), &options.cores) {
         tracing::warn!(target: "ccnicd::placement", "{warning}");
     }
-    if args.tune {
-        return measure(pair(&usable, &cores));
+    if usable.len() < 2 {
+        tracing::warn!("one CPU only: the NIC and its programs share it and are slow");
     }
-    let options = config.settle()?;
-    DaemonOptions::check_cores(options.dataplane, cores.len())?;
-    let needs = config.needs(file.as_deref(), &options);
-    let (confinement, account) = (config.sandbox(), config.account()?);
+    if args.tune {
+        return measure(pair(&usable, &options.cores));
+    }
     // A daemon that will be refused measures nothing: another one polls there.
     let refused = Listener::is_taken(&options.socket);
-    let choose = || tune::choose(config.tuning.as_deref(), pair(&usable, &cores));
-    let tuning =
-        if refused { Ok(Tuned::default()) } else { choose() }.context("--tuning is not understood")?;
-    let (options, metrics) = (DaemonOptions { cores, dedicated_cores, tuning, ..options }, config.metrics);
+    let choose = || tune::choose(config.tuning.as_deref(), pair(&usable, &options.cores));
+    let tuning = if refused { Ok(Tuned::default()) } else { choose() }?;
+    let options = DaemonOptions { tuning, ..options };
     // Before any other thread is started: those run where this one may.
     placement::leave_polling_cpus(&usable, &options.cores);
     let (stop, signalled) = UnixStream::pair().context("could not make a pipe for signals")?;
@@ -120,9 +127,10 @@ fn run(args: Args) -> anyhow::Result<()> {
     if let Err(e) = oom::lower_score(options.limits.memory_max) {
         tracing::info!("the score of the out-of-memory killer stays as it is: {e}");
     }
-    let metrics = metrics.map(Exporter::bind).transpose()?;
+    let metrics = metrics.map(Exporter::bind).transpose().context(of_metrics)?;
     let daemon = Daemon::prepare(options, Some(running))?;
-    let daemon = daemon.start(Some(sandbox::enter(&confinement, account, &needs)?))?;
+    let sandbox = sandbox::enter(&confinement, account, &needs).context(of_sandbox)?;
+    let daemon = daemon.start(Some(sandbox))?;
     starting.store(false, Ordering::Relaxed);
     let exporter = metrics.map(|listener| Exporter::start(listener, daemon.observer())).transpose()?;
     daemon.run_reloading(&stop, file.as_deref().map(|file| (&*hung_up, file)));
@@ -149,21 +157,4 @@ fn measure(pair: Option<Pair>) -> anyhow::Result<()> {
         Kept::Incomplete => bail!("not kept: other processes used these CPUs; try again when they are idle"),
     }
     Ok(())
-}
-
-/// The polling CPUs, and whether programs have other CPUs to run on.
-fn choose_cores(usable: &[usize], asked: &[usize]) -> anyhow::Result<(Vec<usize>, bool)> {
-    if let Some(cpu) = asked.iter().find(|cpu| !usable.contains(cpu)) {
-        bail!("--cores names CPU {cpu}, which this process may not use; it may use {usable:?}");
-    }
-    if let Some((i, cpu)) = asked.iter().enumerate().find(|(i, cpu)| asked.iter().take(*i).any(|c| c == *cpu))
-    {
-        bail!("--cores names CPU {cpu} twice, again as number {}", i + 1);
-    }
-    let cores = if asked.is_empty() { usable.last().copied().into_iter().collect() } else { asked.to_vec() };
-    if usable.len() < 2 {
-        tracing::warn!("one CPU only: the NIC and its programs share it and are slow");
-    }
-    let dedicated = usable.len() > cores.len();
-    Ok((cores, dedicated))
 }

@@ -103,7 +103,7 @@ fn ports_that_are_no_programs() {
             ("tap:a-name-of-16-byt", "15 at most"),
             ("tap:t,mtu=1", "68 to 65521"),
             ("tap:t,speed=1", "the keys are mtu"),
-            ("tap:t", "give --wire switch"),
+            ("tap:t", "say --wire switch"),
         ],
     );
     says(
@@ -122,7 +122,15 @@ fn numbers_and_words() {
     option("--memory-max", &[("0", "not in 1.."), (&mib, "not in 1..")]);
     option("--memory-max", &[("much", "much"), ("-1", "-1"), ("18446744073709551616", "too large")]);
     option("--wire", &[("ethernet", "loopback"), ("", "loopback")]);
-    option("--log", &[("ccnicd=loud", "ccnicd=loud"), ("=,=", "=,=")]);
+    option(
+        "--log",
+        &[
+            ("ccnicd=loud", "ccnicd=loud"),
+            ("=,=", "=,="),
+            ("loud", "loud is no level"),
+            ("warn,loud", "loud is no level"),
+        ],
+    );
     option(
         "--tuning",
         &[("idle=sleep", "pause, spin"), ("speed=1", "fetch, ahead, demote, idle"), ("", "fetch")],

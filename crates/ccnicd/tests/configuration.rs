@@ -62,6 +62,122 @@ fn files_are_checked_and_the_schema_is_printed_without_starting_anything() {
     assert!(schema["properties"]["mac-table"].is_object());
 }
 
+/// What is wrong with a file is found by a check and by a start alike, and said in the same words: file, line, key, value, remedy.
+#[test]
+fn a_check_refuses_what_a_start_refuses() {
+    let _alone = alone();
+    let (directory, file, socket) = file("");
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    std::fs::write(at("text"), "no packets").unwrap();
+    let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let switch = |text: &str| format!("wire = 'switch'\n{text}");
+    let port = |text: &str| switch(&format!("[[port]]\n{text}"));
+    let files = [
+        ("cores = [0, 99999]".to_owned(), "line 1: cores = [0, 99999]: CPU 99999"),
+        ("\ncores = [0, 0]".into(), "line 2: cores = [0, 0]: CPU 0 is named twice"),
+        (switch("tuning = 'idle=jump'"), "line 2: tuning = 'idle=jump': "),
+        ("tuning = 'speed=1'".into(), "line 1: tuning = 'speed=1': "),
+        ("log = 'loud'".into(), "line 1: log = 'loud': loud is no log filter"),
+        ("log = 'warn,loud'".into(), "line 1: log = 'warn,loud': "),
+        ("sleep-after = 7".into(), "line 1: sleep-after = 7: choose 100"),
+        ("wire = 'switch'\nreflect = true".into(), "line 2: reflect = true is the loopback's"),
+        (
+            "memory-max = 64\nuser-memory = 65".into(),
+            "line 2: user-memory = 65 cannot be reached: memory-max is 64",
+        ),
+        ("memory-max = 64\nregion-max = 65".into(), "line 2: region-max = 65 cannot be reached"),
+        ("user-memory = 64\nregion-max = 65".into(), "line 2: region-max = 65 cannot be reached"),
+        ("user-connections = 2\nuser-programs = 3".into(), "line 2: user-programs = 3 cannot be reached"),
+        ("user-queues = 2\nuser-programs = 3".into(), "line 2: user-programs = 3 cannot be reached"),
+        ("memory-max = 64\n[[program]]\nmemory = 65".into(), "line 3: memory = 65 cannot be reached"),
+        ("user-memory = 64\n[[program]]\nmemory = 65".into(), "line 3: memory = 65 cannot be reached"),
+        ("user = 'nobody-has-this-name'".into(), "line 1: user = 'nobody-has-this-name': there is no user"),
+        ("operators = ['nobody-has-this-name']".into(), "line 1: operators = "),
+        ("trusted-users = ['nobody-has-this-name']".into(), "line 1: trusted-users = "),
+        ("socket-owner = 'nobody-has-this-name'".into(), "line 1: socket-owner = "),
+        ("socket-group = 'no-such-group'".into(), "line 1: socket-group = "),
+        ("sandbox = 'off'\nuser = '4242:4243'".into(), "line 2: user = '4242:4243': becoming another user"),
+        ("metrics = '192.0.2.1:9184'".into(), "line 1: metrics = '192.0.2.1:9184': could not listen"),
+        (format!("metrics = '{}'", busy.local_addr().unwrap()), "line 1: metrics = "),
+        ("[[program]]\n[[program]]\nname = 'web'".into(), "line 2: program number 2 never counts: number 1"),
+        (
+            "[[program]]\nuser = '7'\n[[program]]\nuser = '7'\nname = 'a'".into(),
+            "line 3: program number 2 never",
+        ),
+        (
+            "[[flow]]\ndrop = true\n[[flow]]\nvlan = 1\nrss = true".into(),
+            "line 3: flow number 2 is never followed",
+        ),
+        (
+            "[[flow]]\npriority = 1\nvlan = 1\nrss = true\n[[flow]]\ndrop = true".into(),
+            "flow number 1 is never",
+        ),
+        ("[[port]]\nkind = 'tap'\nname = 'a'".into(), "line 1: port tap:a is a port of a switch"),
+        (switch(&"[[port]]\nkind = 'tap'\nname = 'a'\n".repeat(2)), "line 5: port tap:a is given twice"),
+        (port("kind = 'tap'\nname = 'a'\noptions = { mtu = '9000' }"), "write mtu = 9000"),
+        (port("kind = 'xdp'\nname = 'missing0'\noptions = { queues = '1' }"), "write queues = 1"),
+        (port("kind = 'xdp'\nname = 'missing0'"), "line 2: port xdp:missing0: "),
+        (port("kind = 'tap'\nname = 'lo'"), "line 2: port tap:lo: "),
+        (port(&format!("kind = 'pcap'\nname = '{}'", at("missing"))), "line 2: port pcap:"),
+        (port(&format!("kind = 'pcap'\nname = '{}'", at("text"))), "line 2: port pcap:"),
+        (port(&format!("kind = 'pcap'\nname = 'record={}'", at("none/a"))), "line 2: port pcap:record="),
+        (
+            port("kind = 'xdp'\nname = 'missing0'\noptions = { helper = '/nowhere/x' }"),
+            "line 2: port xdp:missing0: ",
+        ),
+        (switch("[defaults]\nmirror = { to = 'tap:x' }"), "line 3: mirror.to = "),
+    ];
+    let run = |socket: &Path, more: &[&str]| {
+        let mut args = vec!["--config", file.to_str().unwrap(), "--socket", socket.to_str().unwrap()];
+        args.extend(more);
+        if !std::fs::read_to_string(&file).unwrap().contains("tuning") {
+            args.extend(["--tuning", "default"]);
+        }
+        let output = ccnicd(&args);
+        let said = String::from_utf8(output.stderr).unwrap();
+        let last = said.lines().rev().find(|line| line.starts_with("ccnicd: ")).map(str::to_owned);
+        (output.status.code(), last, said)
+    };
+    for (text, expected) in &files {
+        std::fs::write(&file, text).unwrap();
+        let (checked, said, all) = run(&socket, &["--check-config"]);
+        assert_eq!(checked, Some(2), "{text}: {all}");
+        assert!(all.contains("nic.toml") && all.contains(expected), "{text}: {all}");
+        let of_helper = text.contains("helper"); // which is started by flags
+        assert!(of_helper || !all.contains("--"), "a file is no flag: {text}: {all}");
+        let (started, why, all) = run(&socket, &[]);
+        assert_eq!(started, Some(2), "{text}: {all}");
+        if !text.contains("kind = ") {
+            assert_eq!(said, why, "{text}: {all}");
+        }
+    }
+    let nowhere = directory.path().join("none/nic.sock");
+    std::fs::write(&file, "").unwrap();
+    assert_eq!(run(&nowhere, &["--check-config"]).0, Some(2));
+    assert_eq!(run(&nowhere, &[]).0, Some(2));
+    let record = at("recorded");
+    let good = [
+        String::new(),
+        switch("mac-table = 7"),
+        "log = 'warn,ccnicd::metrics=debug'\nsocket-mode = '0600'\nmetrics = '127.0.0.1:0'".into(),
+        "[[program]]\nname = 'web'\n[[program]]\nuser = '7'\n[[program]]\nrefuse = true".into(),
+        "[[flow]]\nvlan = 1\nrss = true\n[[flow]]\nqueue = 0\n[[flow]]\nvlan = 2\ndrop = true".into(),
+        port(&format!("kind = 'pcap'\nname = 'record={record}'")),
+        "memory-max = 64\nuser-memory = 64\nregion-max = 64".into(),
+    ];
+    for text in good {
+        std::fs::write(&file, &text).unwrap();
+        let (checked, _, all) = run(&socket, &["--check-config"]);
+        assert_eq!(checked, Some(0), "{text}: {all}");
+        assert!(!socket.exists() && !Path::new(&record).exists(), "a check makes nothing");
+        let mut daemon = Daemon::start_configured(&file, &socket, &["--log", "error"]);
+        assert_eq!(run(&socket, &["--check-config"]).0, Some(0), "while its daemon runs: {text}");
+        assert!(daemon.signal(Signal::TERM).success());
+        std::fs::remove_file(&socket).ok();
+        std::fs::remove_file(&record).ok();
+    }
+}
+
 #[test]
 fn programs_get_the_policy_of_their_name_and_user() {
     let _alone = alone();

@@ -50,6 +50,8 @@ impl Running {
         let PortAdd { port, set, .. } = add;
         let port = PortConfig::from_flag(port).map_err(|e| anyhow::anyhow!("port {port}: {e}"))?;
         let port = if set.is_empty() { port } else { port.with(&values(set)?)? };
+        let there = self.now.ports.iter().any(|other| other.name() == port.name());
+        ensure!(!there, "port {} is given twice: there is one; change it by `ccnic port set`", port.name());
         let mut now = self.now.clone();
         now.ports.push(port);
         Ok(now)

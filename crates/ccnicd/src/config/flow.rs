@@ -64,6 +64,24 @@ impl FlowConfig {
         })
     }
 
+    /// True when it is about each packet that `other` is about.
+    pub(super) fn is_about_all_of(&self, other: &FlowConfig) -> bool {
+        fn any<T: PartialEq>(mine: &Option<T>, other: &Option<T>) -> bool {
+            mine.is_none() || mine == other
+        }
+        any(&self.program, &other.program)
+            && any(&self.user, &other.user)
+            && any(&self.dst_mac, &other.dst_mac)
+            && any(&self.src_mac, &other.src_mac)
+            && any(&self.vlan, &other.vlan)
+            && any(&self.ether_type, &other.ether_type)
+            && any(&self.protocol, &other.protocol)
+            && any(&self.src_ip, &other.src_ip)
+            && any(&self.dst_ip, &other.dst_ip)
+            && any(&self.src_port, &other.src_port)
+            && any(&self.dst_port, &other.dst_port)
+    }
+
     /// # Errors
     /// What does not go together, and what to do.
     fn rule(&self) -> anyhow::Result<FlowRule> {

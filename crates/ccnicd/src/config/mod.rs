@@ -224,6 +224,7 @@ impl Config {
         fn list<T>(first: Vec<T>, second: Vec<T>) -> Vec<T> {
             if first.is_empty() { second } else { first }
         }
+        let source = file.source.map(|source| source.behind(&self));
         Config {
             socket: self.socket.or(file.socket),
             cores: list(self.cores, file.cores),
@@ -256,7 +257,7 @@ impl Config {
             log: self.log.or(file.log),
             log_format: self.log_format.or(file.log_format),
             metrics: self.metrics.or(file.metrics),
-            source: file.source,
+            source,
         }
     }
 

@@ -184,6 +184,9 @@ fn as_flag(kind: &str, name: &str, options: &BTreeMap<String, toml::Value>) -> a
                 toml::Value::String(text) if text.contains(',') => {
                     bail!("{key} = {text:?} has a comma in it: of several, make a list")
                 }
+                toml::Value::String(text) if key != "record" && text.parse::<i64>().is_ok() => {
+                    bail!("{key} = {text:?} is a text, and a number is wanted: write {key} = {text}")
+                }
                 toml::Value::String(text) => text.clone(),
                 toml::Value::Integer(number) => number.to_string(),
                 toml::Value::Boolean(true) => "on".to_owned(),
@@ -212,6 +215,7 @@ mod tests {
             ("kind = 'tap'\nname = 'up0,mtu=9000'", "comma"),
             ("kind = 'tap'\nname = 'up0'\noptions = { mtu = '9000,queues=2' }", "make a list"),
             ("kind = 'tap'\nname = 'up0'\noptions = { mtu = 1.5 }", "mtu = 1.5 is neither"),
+            ("kind = 'tap'\nname = 'up0'\noptions = { mtu = '9000' }", "write mtu = 9000"),
             ("kind = 'tap'\nname = 'up0'\noptions = { mtu = 1 }", "port tap:up0: mtu=1"),
             ("kind = 'tap'\nname = 'up0'\noptions = { speed = 1 }", "the keys are"),
             ("kind = 'tap'\nname = 'up0'\noption = { }", "unknown field `option`, expected one of"),

@@ -7,15 +7,15 @@ use anyhow::{Context, bail, ensure};
 use ccnic_control::{ClientId, Limits, Quota, SocketAccess, UserLimits};
 
 use super::policy::MirrorConfig;
-use super::{Config, FileMode, Text, User, WireName, Within};
+use super::{Config, FileMode, FlowConfig, ProgramConfig, Text, User, WireName, Within};
 use crate::control::users::{gid_of, uid_of};
-use crate::control::{DaemonOptions, FIRST_OUTSIDE, default_socket};
+use crate::control::{DaemonOptions, FIRST_OUTSIDE, Said, default_socket};
 use crate::dataplane::DataplaneKind;
 use crate::flow::ConfiguredFlows;
 use crate::ports::PortOptions;
 use crate::sandbox::{Account, Needs, SandboxOptions};
-use crate::switch::TableLimits;
 use crate::switch::policy::{Policies, ProgramPolicy};
+use crate::switch::{MAX_PORTS, TableLimits};
 
 impl Config {
     /// What it comes to. CPUs that are not said are not chosen yet, and of the tuning nothing is known.
@@ -25,7 +25,8 @@ impl Config {
     pub fn settle(&self) -> anyhow::Result<DaemonOptions> {
         let ports: Vec<PortOptions> = self.ports.iter().map(|port| port.options.clone()).collect();
         let dataplane = self.dataplane()?;
-        DaemonOptions::check_ports(dataplane, &ports)?;
+        self.check_ports(dataplane, &ports)?;
+        self.check_programs()?;
         let socket = self.socket.clone().unwrap_or_else(default_socket);
         Ok(DaemonOptions {
             policies: self.policies(dataplane)?,
@@ -33,6 +34,7 @@ impl Config {
             ports,
             sleep_after: self.sleep_after()?,
             access: self.access()?,
+            said: self.said_of_ports(),
             ..DaemonOptions::new(socket, self.cores.clone(), dataplane, self.limits()?)
         })
     }
@@ -47,13 +49,60 @@ impl Config {
         }
     }
 
+    /// How the operator has said the socket, and each port.
+    fn said_of_ports(&self) -> Said {
+        let port = |(at, port): (usize, &super::PortConfig)| self.said_entry("port", at, &port.name());
+        Said { socket: self.said("socket"), ports: self.ports.iter().enumerate().map(port).collect() }
+    }
+
+    /// Whether there can be these ports.
+    fn check_ports(&self, dataplane: DataplaneKind, ports: &[PortOptions]) -> anyhow::Result<()> {
+        let said = self.said_of_ports().ports;
+        let of = |at: usize| said.get(at).map_or("port", String::as_str);
+        ensure!(
+            ports.is_empty() || matches!(dataplane, DataplaneKind::Switch(_)),
+            "{} is a port of a switch, and there is none: say {}, too",
+            of(0),
+            self.would_say("wire", "switch")
+        );
+        ensure!(
+            ports.len() < MAX_PORTS,
+            "{}: a switch has {MAX_PORTS} ports, and {} are given: leave some for programs",
+            of(MAX_PORTS - 1),
+            ports.len()
+        );
+        for (at, port) in ports.iter().enumerate() {
+            let twice = ports.iter().take(at).any(|other| other.name() == port.name());
+            ensure!(!twice, "{} is given twice: leave one of them out", of(at));
+        }
+        Ok(())
+    }
+
+    /// Whether each entry for programs can count: the first that fits does.
+    fn check_programs(&self) -> anyhow::Result<()> {
+        let covers = |first: &ProgramConfig, one: &ProgramConfig| {
+            (first.name.is_none() || first.name == one.name)
+                && (first.user.is_none() || first.user == one.user)
+        };
+        for (at, one) in self.programs.iter().enumerate() {
+            if let Some(first) = self.programs.iter().take(at).position(|first| covers(first, one)) {
+                bail!(
+                    "{} never counts: number {} fits all of its programs, and comes first; put it before that one, or leave it out",
+                    self.said_entry("program", at, &format!("number {}", at + 1)),
+                    first + 1
+                );
+            }
+        }
+        Ok(())
+    }
+
     /// `--user`: whom the daemon becomes.
     ///
     /// # Errors
     /// When there is no such user or group.
     pub fn account(&self) -> anyhow::Result<Option<Account>> {
         let account = self.user.as_deref().map(str::parse).transpose();
-        account.context("--user names nobody")
+        account.with_context(|| self.said("user"))
     }
 
     /// `--sandbox`: what the daemon does to itself.
@@ -63,10 +112,10 @@ impl Config {
 
     /// `--socket-mode`, `--socket-owner`, `--socket-group`.
     fn access(&self) -> anyhow::Result<SocketAccess> {
-        let owner =
-            self.socket_owner.as_deref().map(uid_of).transpose().context("--socket-owner names nobody")?;
-        let group =
-            self.socket_group.as_deref().map(gid_of).transpose().context("--socket-group names nothing")?;
+        let owner = self.socket_owner.as_deref().map(uid_of).transpose();
+        let owner = owner.with_context(|| self.said("socket-owner"))?;
+        let group = self.socket_group.as_deref().map(gid_of).transpose();
+        let group = group.with_context(|| self.said("socket-group"))?;
         let owner = owner.or(self.account()?.map(|account| account.uid));
         Ok(SocketAccess { mode: self.socket_mode.map(|Text(FileMode(mode))| mode), owner, group })
     }
@@ -85,7 +134,8 @@ impl Config {
             (WireName::Switch, false) => DataplaneKind::Switch(limits),
             (WireName::Switch, true) => {
                 bail!(
-                    "--reflect is the loopback's: a switch copies packets from one program's memory to another's"
+                    "{} is the loopback's: a switch copies packets from one program's memory to another's; leave it out",
+                    self.said("reflect")
                 )
             }
         })
@@ -100,11 +150,12 @@ impl Config {
         );
         let port = |(at, port): (usize, &super::PortConfig)| {
             let policy = port.policy().or(&self.defaults).settle(|mirror| self.mirror(mirror, Some(at)));
-            policy.with_context(|| format!("port {}", port.options.name()))
+            policy.with_context(|| self.said_entry("port", at, &port.name()))
         };
         let program = |(at, program): (usize, &super::ProgramConfig)| {
             let policy = program.policy.or(&self.defaults).settle(|mirror| self.mirror(mirror, None));
-            let policy = policy.with_context(|| format!("program {}", at + 1))?;
+            let policy =
+                policy.with_context(|| self.said_entry("program", at, &format!("number {}", at + 1)))?;
             let uid = program.user.map(|Text(User(uid))| uid);
             Ok(ProgramPolicy { name: program.name.clone(), uid, policy: (!program.refuse).then_some(policy) })
         };
@@ -123,7 +174,26 @@ impl Config {
             let place = self.flows.get(at).map(|flow| self.place(flow.span().start)).unwrap_or_default();
             bail!("{place}flow: {why}");
         }
+        let covered = (0..self.flows.len()).find_map(|at| Some((at, self.covers_flow(at)?)));
+        if let Some((at, first)) = covered {
+            bail!(
+                "{} is never followed: number {} is about all of its packets, and is followed first; put it before that one, give it a \
+                 lower priority, or leave it out",
+                self.said_entry("flow", at, &format!("number {}", at + 1)),
+                first + 1
+            );
+        }
         Ok(flows)
+    }
+
+    /// The rule that is followed for all packets which the rule at this place is about, whatever queues the program has.
+    fn covers_flow(&self, at: usize) -> Option<usize> {
+        let one = self.flows.get(at)?.get_ref();
+        let rank = |at: usize, flow: &FlowConfig| (flow.priority.unwrap_or(0), at);
+        self.flows.iter().enumerate().position(|(other, flow)| {
+            let flow = flow.get_ref();
+            rank(other, flow) < rank(at, one) && flow.queue.is_none() && flow.is_about_all_of(one)
+        })
     }
 
     /// The port that is the mirror of the port at this place, or of a program.
@@ -149,7 +219,8 @@ impl Config {
         };
         ensure!(
             microseconds == 0 || microseconds >= SLEEP_LEAST,
-            "sleep-after is {microseconds}: choose {SLEEP_LEAST} microseconds or more, or 0 to poll all the time"
+            "{}: choose {SLEEP_LEAST} microseconds or more, or 0 to poll all the time",
+            self.said("sleep-after")
         );
         Ok((microseconds > 0).then(|| Duration::from_micros(microseconds)))
     }
@@ -162,9 +233,41 @@ impl Config {
         Ok(operators)
     }
 
+    /// Whether each limit that was said can be reached, where one that it is part of was said, too.
+    fn check_limits(&self) -> anyhow::Result<()> {
+        let mib = |n: Option<Within<1, { super::MIB_MAX }>>| n.map(Within::get);
+        let count = |n: Option<Within<1, { super::U32_MAX }>>| n.map(Within::get);
+        let (memory_max, user_memory) = (mib(self.memory_max), mib(self.user_memory));
+        let region_max = self.region_max.map(Within::get);
+        let quotas = self.programs.iter().enumerate();
+        let quotas = quotas.map(|(at, program)| (format!("program.{at}.memory"), mib(program.memory)));
+        let pairs = [
+            ("user-memory", user_memory, "memory-max", memory_max),
+            ("region-max", region_max, "memory-max", memory_max),
+            ("region-max", region_max, "user-memory", user_memory),
+            ("user-programs", count(self.user_programs), "user-connections", count(self.user_connections)),
+            ("user-programs", count(self.user_programs), "user-queues", count(self.user_queues)),
+        ];
+        let pairs = pairs.map(|(key, value, all, of)| (key.to_owned(), value, all, of));
+        let quotas = quotas.flat_map(|(key, value)| {
+            let of_all = (key.clone(), value, "memory-max", memory_max);
+            [(key, value, "user-memory", user_memory), of_all]
+        });
+        for (key, value, all, of) in pairs.into_iter().chain(quotas) {
+            let Some((value, of)) = value.zip(of) else { continue };
+            ensure!(
+                value <= of,
+                "{} cannot be reached: {all} is {of}; lower it, or raise {all}",
+                self.said(&key)
+            );
+        }
+        Ok(())
+    }
+
     /// What programs may take.
     fn limits(&self) -> anyhow::Result<Limits> {
         const MIB: u32 = 20;
+        self.check_limits()?;
         let memory_max = self.memory_max.map_or_else(Limits::half_the_memory, |mib| mib.get() << MIB);
         let count = |n: Option<Within<1, { super::U32_MAX }>>, default| n.map_or(default, |n| n.get() as u32);
         let user = UserLimits {
@@ -174,9 +277,9 @@ impl Config {
             memory: self.user_memory.map_or(UserLimits::within(memory_max).memory, |mib| mib.get() << MIB),
         };
         let uids = |users: &[String]| users.iter().map(|user| uid_of(user)).collect::<Result<Vec<_>, _>>();
-        let trusted_users = uids(&self.trusted_users).context("--trusted-users names nobody")?;
-        let operators =
-            self.operators.as_deref().map(uids).transpose().context("--operators names nobody")?;
+        let trusted_users = uids(&self.trusted_users).with_context(|| self.said("trusted-users"))?;
+        let operators = self.operators.as_deref().map(uids).transpose();
+        let operators = operators.with_context(|| self.said("operators"))?;
         let operators = match operators {
             Some(operators) => operators,
             None => self.default_operators()?,

@@ -190,8 +190,8 @@ fn wrong_files_are_refused_with_the_place_and_the_remedy() {
     refused("cores = 1", &["line 1", "cores = 1", "sequence"]);
     refused("wire = 'hub'", &["line 1", "hub", "`loopback` or `switch`"]);
     refused("wire = 'switch\n", &["line 1"]);
-    refused("wire = 'switch'\nreflect = true", &["--reflect", "loopback"]);
-    refused("[[port]]\nkind = 'tap'\nname = 'a'", &["tap:a", "--wire switch"]);
+    refused("wire = 'switch'\nreflect = true", &["line 2: reflect = true", "loopback"]);
+    refused("[[port]]\nkind = 'tap'\nname = 'a'", &["line 1: port tap:a", "wire = \"switch\""]);
     refused("[defaults]\nvlan = 10", &["[defaults]", "wire = \"switch\""]);
     refused("[[program]]\npolicy = { vlan = 10 }", &["policy of a [[program]]", "wire = \"switch\""]);
     refused("[[program]]\nmemory = 0", &["line 2", "memory = 0", "0 is not in 1..="]);

@@ -37,7 +37,7 @@ impl EarlyPorts {
                 }
                 PortOptions::Xdp(XdpOptions { name, helper: Some(helper), .. }) => {
                     let helped = Helped::connect(helper, name);
-                    early.helped.insert(at, helped.with_context(|| format!("--port {}", port.name()))?);
+                    early.helped.insert(at, helped.with_context(|| options.said_port(at))?);
                 }
                 _ => {}
             }
@@ -52,7 +52,7 @@ impl EarlyPorts {
         }
         let port = options.ports.get(at).context("no such port")?;
         open_port(port, options.policies.of_port(at), &self.places, self.helped.remove(&at))
-            .with_context(|| format!("--port {}", port.name()))
+            .with_context(|| options.said_port(at))
     }
 }
 
@@ -66,7 +66,8 @@ pub struct Prepared {
 
 impl Prepared {
     pub(super) fn new(options: DaemonOptions, running: Option<Running>) -> anyhow::Result<Prepared> {
-        let socket = Listener::bind(&options.socket, &options.access)?;
+        let socket = Listener::bind(&options.socket, &options.access);
+        let socket = socket.with_context(|| options.said.socket.clone())?;
         let ports = EarlyPorts::open(&options)?;
         kept::forget_others();
         Ok(Prepared { socket, ports, options, running })

@@ -28,7 +28,7 @@ use ccnic_control::messages::Change;
 use ccnic_control::{Listener, Observer};
 
 pub use early::Prepared;
-pub use options::{DaemonOptions, default_socket};
+pub use options::{DaemonOptions, Said, default_socket};
 pub(crate) use plane::FIRST_OUTSIDE;
 
 use crate::config::{Config, Running};

@@ -8,8 +8,8 @@ use ccnic_control::{Limits, SocketAccess};
 use crate::dataplane::DataplaneKind;
 use crate::flow::ConfiguredFlows;
 use crate::ports::PortOptions;
+use crate::switch::MAX_WORKERS;
 use crate::switch::policy::Policies;
-use crate::switch::{MAX_PORTS, MAX_WORKERS};
 use crate::tune::Tuned;
 
 /// How a daemon is set up.
@@ -37,6 +37,17 @@ pub struct DaemonOptions {
     pub sleep_after: Option<Duration>,
     /// How the machine is used. Programs are told.
     pub tuning: Tuned,
+    /// How the operator has said some of it.
+    pub said: Said,
+}
+
+/// How the operator has said what a start may fail for: by which flag, or in which line of a file.
+#[derive(Debug, Clone, Default)]
+pub struct Said {
+    /// The socket.
+    pub socket: String,
+    /// Each of the ports.
+    pub ports: Vec<String>,
 }
 
 impl DaemonOptions {
@@ -63,6 +74,7 @@ impl DaemonOptions {
             dedicated_cores: false,
             sleep_after: Some(DaemonOptions::SLEEP_AFTER),
             tuning: Tuned::default(),
+            said: Said { socket: "socket".to_owned(), ports: Vec::new() },
         }
     }
 
@@ -73,35 +85,16 @@ impl DaemonOptions {
     pub fn check_cores(dataplane: DataplaneKind, cores: usize) -> anyhow::Result<()> {
         anyhow::ensure!(
             cores <= MAX_WORKERS || !matches!(dataplane, DataplaneKind::Switch(_)),
-            "--wire switch polls on {MAX_WORKERS} CPUs at most and --cores names {cores}: name fewer (a second switch is another ccnicd \
-             with its own --socket and CPUs)"
+            "a switch polls on {MAX_WORKERS} CPUs at most, and {cores} are named: name fewer (a second switch is another ccnicd with a \
+             socket and CPUs of its own)"
         );
         Ok(())
     }
 
-    /// Whether there can be these ports.
-    ///
-    /// # Errors
-    /// What does not go together, and what to do.
-    pub fn check_ports(dataplane: DataplaneKind, ports: &[PortOptions]) -> anyhow::Result<()> {
-        let Some(first) = ports.first() else { return Ok(()) };
-        anyhow::ensure!(
-            matches!(dataplane, DataplaneKind::Switch(_)),
-            "--port {} is a port of a switch, and there is none: give --wire switch, too",
-            first.name()
-        );
-        anyhow::ensure!(
-            ports.len() < MAX_PORTS,
-            "a switch has {MAX_PORTS} ports, and {} are given: leave some for programs",
-            ports.len()
-        );
-        let names: Vec<_> = ports.iter().map(PortOptions::name).collect();
-        let twice =
-            names.iter().enumerate().find(|(at, name)| names.iter().take(*at).any(|other| other == *name));
-        if let Some((_, name)) = twice {
-            anyhow::bail!("--port {name} is given twice");
-        }
-        Ok(())
+    /// How the operator has said the port at this place.
+    pub(crate) fn said_port(&self, at: usize) -> String {
+        let name = || self.ports.get(at).map_or_else(String::new, PortOptions::name);
+        self.said.ports.get(at).cloned().unwrap_or_else(|| format!("port {}", name()))
     }
 
     /// True when programs are joined: packets of one go to others.
@@ -134,6 +127,6 @@ mod tests {
             check(switch, MAX_WORKERS).is_ok() && check(DataplaneKind::Loopback, MAX_WORKERS + 1).is_ok()
         );
         let why = check(switch, MAX_WORKERS + 1).unwrap_err().to_string();
-        assert!(why.contains("64 CPUs at most and --cores names 65") && why.contains("name fewer"), "{why}");
+        assert!(why.contains("64 CPUs at most, and 65 are named") && why.contains("name fewer"), "{why}");
     }
 }

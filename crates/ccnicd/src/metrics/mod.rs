@@ -54,7 +54,11 @@ impl Exporter {
     /// # Errors
     /// When that address cannot be had.
     pub fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-        TcpListener::bind(address).with_context(|| format!("could not listen at {address} for --metrics"))
+        TcpListener::bind(address).with_context(|| {
+            format!(
+                "could not listen at {address} for metrics; name an address of this machine and a free port"
+            )
+        })
     }
 
     /// Answers at `listener` from now on.
@@ -62,14 +66,14 @@ impl Exporter {
     /// # Errors
     /// When the system refuses a thread.
     pub fn start(listener: TcpListener, observer: Observer) -> anyhow::Result<Exporter> {
-        listener.set_nonblocking(true).context("could not have --metrics listen without blocking")?;
-        let address = listener.local_addr().context("could not ask where --metrics listens")?;
-        let (stop, stopped) = UnixStream::pair().context("could not make a socket to stop --metrics")?;
+        listener.set_nonblocking(true).context("could not have the socket of metrics not block")?;
+        let address = listener.local_addr().context("could not ask where metrics are served")?;
+        let (stop, stopped) = UnixStream::pair().context("could not make a socket to stop metrics")?;
         let server = Server { listener, visitors: Vec::new(), metrics: Metrics { observer, last: None } };
         std::thread::Builder::new()
             .name("metrics".to_owned())
             .spawn(move || server.run(&stopped))
-            .context("could not start the thread of --metrics")?;
+            .context("could not start the thread of metrics")?;
         if !address.ip().is_loopback() {
             tracing::warn!(%address, "whoever reaches this address reads the names and counters of all programs");
         }

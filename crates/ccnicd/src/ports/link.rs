@@ -25,6 +25,7 @@ pub(super) struct Link {
     up: bool,
     virtual_kind: bool,
     unused_tap: bool,
+    tun: bool,
     receive_queues: u32,
     sequence: u32,
 }
@@ -54,6 +55,7 @@ impl Link {
             up: false,
             virtual_kind: false,
             unused_tap: false,
+            tun: false,
             receive_queues: 1,
             sequence: 0,
         };
@@ -67,6 +69,7 @@ impl Link {
         link.up = found.header.flags.contains(LinkFlags::Up);
         link.virtual_kind = is_virtual(&found);
         link.unused_tap = is_unused_tap(&found);
+        link.tun = is_tun(&found);
         link.receive_queues = receive_queues(&found);
         link.mtu = mtu(&found).context("the kernel has not said its MTU")?;
         Ok(link)
@@ -80,6 +83,11 @@ impl Link {
     /// True when the kernel makes it itself: a veth, a TAP device, a bridge. False for devices with a driver of their own.
     pub(super) fn is_virtual(&self) -> bool {
         self.virtual_kind
+    }
+
+    /// True of a TUN or TAP interface.
+    pub(super) fn is_tun(&self) -> bool {
+        self.tun
     }
 
     /// Receive queues that it has room for; at least one.
@@ -202,11 +210,15 @@ fn is_virtual(link: &LinkMessage) -> bool {
     attributes.any(|attribute| matches!(attribute, LinkAttribute::LinkInfo(infos) if infos.iter().any(kind)))
 }
 
+fn is_tun(link: &LinkMessage) -> bool {
+    let kind = |info: &LinkInfo| matches!(info, LinkInfo::Kind(InfoKind::Tun));
+    let mut attributes = link.attributes.iter();
+    attributes.any(|attribute| matches!(attribute, LinkAttribute::LinkInfo(infos) if infos.iter().any(kind)))
+}
+
 fn is_unused_tap(link: &LinkMessage) -> bool {
-    let tun = |info: &LinkInfo| *info == LinkInfo::Kind(InfoKind::Tun);
-    let has = |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::LinkInfo(infos) if infos.iter().any(tun));
     link.header.link_layer_type == LinkLayerType::Ether
-        && link.attributes.iter().any(has)
+        && is_tun(link)
         && link.attributes.contains(&LinkAttribute::Carrier(0)) // a queue that is open is its cable
 }
 

@@ -34,6 +34,18 @@ impl PortOptions {
         }
     }
 
+    /// Whether the network interface that it takes is there, or could be made by this process. Changes nothing.
+    ///
+    /// # Errors
+    /// What is missing, and what to do.
+    pub(crate) fn check_interface(&self) -> anyhow::Result<()> {
+        match self {
+            PortOptions::Tap(options) => super::tap::check(options),
+            PortOptions::Xdp(options) => super::xdp::check(options),
+            PortOptions::Pcap(_) => Ok(()),
+        }
+    }
+
     /// The keys that a port of its kind takes.
     pub fn keys(&self) -> &'static str {
         match self {

@@ -63,12 +63,9 @@ pub struct Sandbox {
 /// # Errors
 /// What cannot be done, and what to do. The process may have lost some rights then, and should end.
 pub fn enter(options: &SandboxOptions, account: Option<Account>, needs: &Needs) -> anyhow::Result<Sandbox> {
+    check(options, account)?;
     let SandboxOptions { capabilities, landlock, seccomp, level } = *options;
     let account = account.filter(|account| !account.is_ours());
-    ensure!(
-        account.is_none() || capabilities,
-        "--user drops capabilities, which --sandbox turns off: leave one of them out"
-    );
     let grants = needs.grants();
     let mut status = SandboxStatus { capabilities: "off".to_owned(), ..SandboxStatus::default() };
     if capabilities || landlock || seccomp {
@@ -89,6 +86,19 @@ pub fn enter(options: &SandboxOptions, account: Option<Account>, needs: &Needs) 
     tracing::info!(uid, capabilities, kept = kept.join(","), landlock, seccomp, "sandbox");
     let confined = capabilities != "off" || landlock != "off" || seccomp != "off";
     Ok(Sandbox { status, grants: confined.then_some(grants) })
+}
+
+/// Whether a process can become `account` in such a sandbox.
+///
+/// # Errors
+/// What does not go together.
+pub fn check(options: &SandboxOptions, account: Option<Account>) -> anyhow::Result<()> {
+    let other = account.is_some_and(|account| !account.is_ours());
+    ensure!(
+        !other || options.capabilities,
+        "becoming another user drops capabilities, which the sandbox is told not to do: leave one of them out"
+    );
+    Ok(())
 }
 
 /// Becomes the user and drops capabilities; returns the names of those that are left.
@@ -124,7 +134,10 @@ fn judge(level: Level, landlock: InForce, seccomp: InForce) -> anyhow::Result<()
     ];
     for (part, lack, what) in lacks {
         if part == lack {
-            ensure!(level != Level::Require, "--sandbox require: the kernel has {what}");
+            ensure!(
+                level != Level::Require,
+                "sandbox = require: the kernel has {what}; say on in place of require, or have another kernel"
+            );
             tracing::warn!("the kernel has {what}");
         }
     }

@@ -98,6 +98,14 @@ pub fn choose(text: Option<&str>, pair: Option<Pair>) -> Result<Tuned, ConfigErr
     Ok(Tuned { tuning: of_machine(pair).tuning.with(text)?, source: Source::Option })
 }
 
+/// Whether `text` is a tuning. Measures nothing.
+///
+/// # Errors
+/// When it is none.
+pub fn check(text: Option<&str>) -> Result<(), ConfigError> {
+    text.map_or(Ok(()), |text| complete(text).map(drop))
+}
+
 /// The tuning of a text that leaves no field open.
 fn complete(text: &str) -> Result<Option<Tuning>, ConfigError> {
     let opposite = "fetch=read,ahead=8,demote=off,idle=spin,inline=7,loaded=7".parse::<Tuning>()?;

@@ -8,6 +8,7 @@ use ccnic_frame::vnet::SHORT_BYTES;
 use ccnic_shm::tun::{self, CHECKSUM, TSO, USO};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
 
 use super::missed::Missed;
 use super::{Mtu, TapOptions};
@@ -114,11 +115,38 @@ fn say_of_others(name: &str) {
     }
 }
 
-fn open_queue(name: &str, multi_queue: bool) -> anyhow::Result<OwnedFd> {
+/// Refuses an interface that could not be made, and one that is none of TUN or TAP.
+pub(super) fn check(options: &TapOptions) -> anyhow::Result<()> {
+    match &options.netns {
+        Some(namespace) => within(namespace, || check_here(&options.name)),
+        None => check_here(&options.name),
+    }
+}
+
+fn check_here(name: &str) -> anyhow::Result<()> {
+    open_device()?;
+    match Link::open(name) {
+        Ok(link) => anyhow::ensure!(
+            link.is_tun(),
+            "{name} exists and is no TAP interface; delete it (ip link del {name}), or choose another name"
+        ),
+        Err(_) => {
+            let may = rustix::thread::capabilities(None)?.effective.contains(CapabilitySet::NET_ADMIN);
+            anyhow::ensure!(may, "{}", remedy(&Errno::PERM.into(), name, false));
+        }
+    }
+    Ok(())
+}
+
+fn open_device() -> anyhow::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let queue = open(DEVICE, flags, Mode::empty()).with_context(|| {
+    open(DEVICE, flags, Mode::empty()).with_context(|| {
         format!("could not open {DEVICE}: load the kernel's module (modprobe tun), or give the container that device")
-    })?;
+    })
+}
+
+fn open_queue(name: &str, multi_queue: bool) -> anyhow::Result<OwnedFd> {
+    let queue = open_device()?;
     match tun::attach(queue.as_fd(), name, multi_queue) {
         Ok(()) => Ok(queue),
         Err(e) => {

@@ -72,6 +72,14 @@ pub struct TapPort {
     flows: ByFlow,
 }
 
+/// Whether the interface could be made, or taken over: it is not made.
+///
+/// # Errors
+/// What is in the way, and what to do.
+pub(super) fn check(options: &TapOptions) -> anyhow::Result<()> {
+    device::check(options)
+}
+
 impl TapPort {
     /// Opens the device and configures its interface.
     ///

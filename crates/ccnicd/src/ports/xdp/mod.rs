@@ -76,6 +76,17 @@ pub struct XdpPort {
     keeper: Keeper,
 }
 
+/// Whether the interface and as many queues are there, or the helper is. Nothing is taken.
+///
+/// # Errors
+/// What is missing, and what to do.
+pub(super) fn check(options: &XdpOptions) -> anyhow::Result<()> {
+    match &options.helper {
+        Some(helper) => Helped::connect(helper, &options.name).map(drop),
+        None => bound::queues(options).map(drop),
+    }
+}
+
 impl XdpPort {
     /// Takes the interface's queues, which a helper has `helped` to where the options name one.
     ///

@@ -117,7 +117,8 @@ fn a_wrong_file_is_refused_whole_with_its_line() {
     let cases = [
         (
             format!("{switch}[defaults]\nvlan = 4095\n"),
-            &["wrong.toml", "line 3", "vlan = 4095", "1..=4094"][..],
+            // The line is shown as it stands there, with a mark under what is wrong.
+            &["wrong.toml", "line 3", "\n3 | vlan = 4095\n  |        ^^^^\n", "1..=4094"][..],
         ),
         ("wire = 'loopback'\n".to_owned(), &["wire cannot change while ccnicd runs", "restart"]),
         (format!("{switch}mac-table = 7\n"), &["mac-table cannot change"]),

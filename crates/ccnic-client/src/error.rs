@@ -37,7 +37,7 @@ pub enum Error {
     #[error(transparent)]
     Region(#[from] ccnic_shm::Error),
     /// No NIC answers at the socket.
-    #[error("no NIC answers at {}: {errno}; start one with `ccnicd --socket {}`", path.display(), path.display())]
+    #[error("{}", ccnic_control::unreachable(path, *errno))]
     Unreachable {
         /// The socket.
         path: PathBuf,

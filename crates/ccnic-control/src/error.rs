@@ -1,17 +1,17 @@
 //! What can go wrong on the control socket, each with what the user can do about it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::text::printable;
+use crate::text::printable_lines;
 
 /// An error of the control socket.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No NIC at the socket.
-    #[error("no NIC answers at {}: {errno}; start one with `ccnicd --socket {}`", path.display(), path.display())]
+    #[error("{}", unreachable(path, *errno))]
     Unreachable {
         /// The socket.
         path: PathBuf,
@@ -27,7 +27,7 @@ pub enum Error {
         errno: Errno,
     },
     /// The NIC refused a request.
-    #[error("the NIC refused: {}", printable(reason))]
+    #[error("the NIC refused: {}", printable_lines(reason))]
     Refused {
         /// Its reason.
         reason: String,
@@ -65,6 +65,21 @@ pub enum Error {
     },
 }
 
+/// Nobody could be connected to at `path`: why, and what to do. A socket that this user may not open is a NIC's that is there.
+pub fn unreachable(path: &Path, errno: Errno) -> String {
+    let at = path.display();
+    match errno {
+        Errno::ACCESS | Errno::PERM => format!(
+            "this user may not connect to the NIC at {at}: {errno}; start ccnicd with --socket-mode 0660 and --socket-group GROUP, a group \
+             of this user, who must be let through the directories of that path, too; or be the user of ccnicd"
+        ),
+        Errno::PROTOTYPE => {
+            format!("the socket {at} is no NIC's: {errno}; name another one, or start `ccnicd --socket PATH`")
+        }
+        _ => format!("no NIC answers at {at}: {errno}; start one with `ccnicd --socket {at}`"),
+    }
+}
+
 impl Error {
     pub(crate) fn no_answer(what: &'static str, patience: Duration) -> Error {
         Error::NoAnswer { what, seconds: patience.as_secs() }
@@ -87,6 +102,11 @@ mod tests {
         let unreachable = Error::Unreachable { path: "/run/nic.sock".into(), errno: Errno::NOENT };
         assert!(unreachable.to_string().starts_with("no NIC answers at /run/nic.sock: No such file"));
         assert!(unreachable.source().is_none());
+        let denied = super::unreachable(Path::new("/run/nic.sock"), Errno::ACCESS);
+        assert!(
+            !denied.contains("no NIC") && denied.contains("--socket-mode 0660 and --socket-group"),
+            "{denied}"
+        );
         let os = Error::os("make a socket")(Errno::MFILE);
         assert!(os.to_string().starts_with("could not make a socket: "));
         assert!(os.source().is_none());

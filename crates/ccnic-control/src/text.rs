@@ -16,9 +16,19 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
+/// The same of a text of several lines, which keep their line feeds: a reason that shows a place in a file.
+pub fn printable_lines(text: &str) -> String {
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::printable;
+    use super::{printable, printable_lines};
+
+    #[test]
+    fn lines_stay_lines() {
+        assert_eq!(printable_lines("line 1\n  |\n\u{1b}[2J\r\n"), "line 1\n  |\n\\u{1b}[2J\\r\n");
+    }
 
     #[test]
     fn what_a_terminal_acts_on_is_escaped() {

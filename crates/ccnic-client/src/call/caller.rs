@@ -7,6 +7,7 @@ use ccnic::Tuning;
 use ccnic::call::{CallLayout, Caller as Protocol};
 use ccnic_control::call::CallConnection;
 use ccnic_shm::{NativeMemory, Pages, Region, take_part_in_barriers};
+use rustix::io::Errno;
 
 use super::{CAPACITY, NAP, POLLS, relax};
 use crate::error::Error;
@@ -168,6 +169,14 @@ fn deadline(timeout: Option<Duration>) -> Option<Instant> {
 fn of_server(error: ccnic_control::Error) -> Error {
     use ccnic_control::Error as Control;
     match error {
+        Control::Unreachable { path, errno: Errno::ACCESS } => {
+            let path = path.display();
+            Error::Call {
+                what: format!(
+                    "this user may not connect to the server at {path}: have it let this user write to that socket"
+                ),
+            }
+        }
         Control::Unreachable { path, errno } => {
             Error::Call { what: format!("no server answers at {}: {errno}; start it first", path.display()) }
         }

@@ -174,7 +174,9 @@ impl Client {
     fn warn(&self, what: &str, reason: &str) {
         if let Some(left_out) = self.log.line() {
             let Peer { pid, uid } = self.peer;
-            tracing::warn!(pid, uid, left_out = left_out.0, "{what}: {}", printable(reason));
+            // In one line: what shows a place in a file has several.
+            let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+            tracing::warn!(pid, uid, left_out = left_out.0, "{what}: {}", printable(&reason));
         }
     }
 

@@ -378,7 +378,8 @@ ccnic_args_log_error(const char *device, const struct ccnic_args *args, int erro
 			device, socket, socket);
 		break;
 	case -EACCES:
-		NET_LOG(ERR, "%s: this user may not connect to socket=%s; run as the user of ccnicd", device, socket);
+		NET_LOG(ERR, "%s: this user may not connect to the NIC at socket=%s; start ccnicd with --socket-mode 0660 and"
+			" --socket-group GROUP, a group of this user, or run as the user of ccnicd", device, socket);
 		break;
 	case -EPERM:
 	case -E2BIG:

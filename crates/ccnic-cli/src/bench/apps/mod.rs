@@ -186,6 +186,7 @@ pub fn run(args: &AppsArgs) -> anyhow::Result<()> {
         .map(lacks)
         .collect();
     lacking.dedup();
+    lacking.iter().for_each(|why| print::warn(why));
     pairs.retain(|(server, _)| programs.lacks(*server).is_none());
     if programs.small_pages() && pairs.iter().any(|(server, _)| matches!(server, Server::Dpdk(_))) {
         lacking.push("Programs of DPDK use pages of 4 KiB: too few of 2 MiB are free.".to_owned());

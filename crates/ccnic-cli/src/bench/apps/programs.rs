@@ -143,10 +143,7 @@ impl Programs {
             Server::Memcached if !has_memcached() => Some("memcached is not installed".to_owned()),
             Server::Dpdk(driver) => match &self.dpdk {
                 Err(why) => Some(why.clone()),
-                Ok(setup) if driver.needs_plugin() && !setup.has_plugin() => {
-                    Some("no librte_net_ccnic.so that EAL loads (make dpdk)".to_owned())
-                }
-                Ok(_) => None,
+                Ok(setup) => setup.no_plugin().filter(|_| driver.needs_plugin()).map(str::to_owned),
             },
             _ => None,
         }

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 
 use super::Through;
 use super::process::{Output, PeerRun, Process};
-use super::program::{NO_PLUGIN, Setup};
+use super::program::Setup;
 use crate::loopback::{Bench, Run};
 use crate::nic_process::{NicOptions, NicProcess};
 use crate::options::{InterfaceArgs, TrafficArgs};
@@ -93,8 +93,8 @@ impl Driver {
 
     /// Runs a load over this driver, from fresh processes.
     pub fn measure(self, setup: &Setup, load: &PeerLoad<'_>) -> anyhow::Result<Ran> {
-        if self.needs_plugin() && !setup.has_plugin() {
-            return Ok(Ran::Not(NO_PLUGIN.to_owned()));
+        if let Some(why) = setup.no_plugin().filter(|_| self.needs_plugin()) {
+            return Ok(Ran::Not(why.to_owned()));
         }
         let folder = tempfile::tempdir().context("could not make a directory for a socket")?;
         let switch = load.through == Through::Switch;

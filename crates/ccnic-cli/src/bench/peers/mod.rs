@@ -88,14 +88,15 @@ struct Attempts {
     skipped: Option<String>,
 }
 
-/// Runs the comparison; false when a driver failed or a packet came back damaged.
+/// Runs the comparison; false when a driver failed, our own could not be loaded, or a packet came back damaged.
 pub fn run(args: &PeersArgs) -> anyhow::Result<bool> {
     check(args)?;
     let setup = Setup::new(args.program.as_deref(), args.plugins.as_deref(), args.small_pages)?;
-    setup.announce(args.drivers.iter().any(|driver| driver.needs_plugin()));
+    let needed = args.drivers.iter().any(|driver| driver.needs_plugin());
+    setup.announce(needed);
     let steps = args.repeat * args.size.len() * args.drivers.len();
     let progress = Progress::of_measurements("peers", steps, args.json);
-    let mut good = true;
+    let mut good = !needed || setup.no_plugin().is_none();
     let mut cells: Vec<Vec<Attempts>> =
         args.size.iter().map(|_| args.drivers.iter().map(|_| Attempts::default()).collect()).collect();
     for repetition in 1..=args.repeat {

@@ -12,8 +12,6 @@ use crate::print;
 
 const PROGRAM: &str = "ccnic-peers";
 const NET_PLUGIN: &str = "librte_net_ccnic.so";
-/// Why net_ccnic is skipped when it is not built.
-pub const NO_PLUGIN: &str = "no librte_net_ccnic.so that EAL loads";
 const MEMPOOL_PLUGIN: &str = "librte_mempool_ccnic.so";
 /// Free 2 MiB pages that both sides of a driver need, with the largest packets.
 const HUGE_PAGES: u64 = 128;
@@ -26,8 +24,8 @@ const SMALL_PAGES_MIB: &str = "512";
 #[derive(Debug)]
 pub struct Setup {
     program: PathBuf,
-    /// The folder of net_ccnic, if it is built.
-    plugins: Option<PathBuf>,
+    /// The folder of net_ccnic, or why there is none that EAL loads.
+    plugins: Result<PathBuf, String>,
     /// Why 2 MiB pages are not used, if they are not.
     small_pages: Option<String>,
     pub split: Split,
@@ -54,20 +52,19 @@ impl Setup {
         if let Some(why) = &self.small_pages {
             print::warn(&format!("pages of 4 KiB are used: {why}"));
         }
-        if self.plugins.is_none() && plugin {
-            print::warn(&format!(
-                "net_ccnic is SKIPPED: {NO_PLUGIN}; build it, and name its folder with --plugins"
-            ));
+        if let Some(why) = self.no_plugin().filter(|_| plugin) {
+            print::warn(&format!("net_ccnic is SKIPPED: {why}"));
         }
     }
 
-    pub fn has_plugin(&self) -> bool {
-        self.plugins.is_some()
+    /// Why net_ccnic cannot be measured here, and what to do.
+    pub fn no_plugin(&self) -> Option<&str> {
+        self.plugins.as_ref().err().map(String::as_str)
     }
 
     /// The mempool driver whose buffers lie in the region, where it is built.
     pub fn mempool(&self) -> Option<&'static str> {
-        self.plugins.as_ref().filter(|folder| folder.join(MEMPOOL_PLUGIN).exists()).map(|_| "ccnic")
+        self.plugins.as_ref().ok().filter(|folder| folder.join(MEMPOOL_PLUGIN).exists()).map(|_| "ccnic")
     }
 
     pub fn huge_pages(&self) -> bool {
@@ -115,7 +112,7 @@ impl Setup {
             command.args(["--no-huge", "--no-shconf", "-m", SMALL_PAGES_MIB]);
         }
         let ours = vdevs.iter().any(|vdev| vdev.starts_with("net_ccnic"));
-        if let Some(folder) = self.plugins.as_ref().filter(|_| ours) {
+        if let Some(folder) = self.plugins.as_ref().ok().filter(|_| ours) {
             command.arg("-d").arg(folder);
         }
         for vdev in vdevs {
@@ -140,26 +137,50 @@ fn find_program(asked: Option<&Path>, here: &Path) -> anyhow::Result<PathBuf> {
     }
 }
 
-fn find_plugins(asked: Option<&Path>, here: &Path) -> anyhow::Result<Option<PathBuf>> {
+/// The folder of the plugins, or why there is none that EAL loads.
+fn find_plugins(asked: Option<&Path>, here: &Path) -> anyhow::Result<Result<PathBuf, String>> {
     let has = |folder: &Path| folder.join(NET_PLUGIN).exists();
     if let Some(folder) = asked {
         ensure!(has(folder), "--plugins names {}, where no {NET_PLUGIN} is", folder.display());
-        let name = folder.display();
-        ensure!(
-            safe(folder),
-            "--plugins names {name}: EAL loads nothing below a folder that everybody may write to; copy it"
-        );
-        return Ok(Some(folder.to_owned()));
+        if let Some(open) = open_to_all(folder) {
+            bail!("--plugins names {}: {}", folder.display(), refused(&open));
+        }
+        return Ok(Ok(folder.to_owned()));
     }
-    let beside = here.with_file_name("dpdk");
-    let built = here.with_file_name("../dpdk/plugins");
-    Ok([beside, built].into_iter().find(|folder| has(folder) && safe(folder)))
+    let folders = [
+        here.with_file_name("dpdk"),
+        here.with_file_name("../dpdk/plugins"),
+        here.with_file_name("../lib/ccnic/dpdk"), // of `make install`
+    ];
+    let built: Vec<_> = folders.iter().filter(|folder| has(folder)).collect();
+    if let Some(folder) = built.iter().find(|folder| open_to_all(folder).is_none()) {
+        return Ok(Ok((*folder).clone()));
+    }
+    Ok(Err(match built.first().and_then(|folder| Some((folder, open_to_all(folder)?))) {
+        Some((folder, open)) => format!("{NET_PLUGIN} is in {}: {}", folder.display(), refused(&open)),
+        None => {
+            let looked: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
+            format!(
+                "there is no {NET_PLUGIN} in {}: make dpdk, or name its folder with --plugins",
+                looked.join(", ")
+            )
+        }
+    }))
 }
 
-/// True when EAL takes plugins from a folder: nobody else may write to it, or to one above it.
-fn safe(folder: &Path) -> bool {
+fn refused(open: &Path) -> String {
+    format!(
+        "EAL loads no plugin below {}, where everybody may write; copy the folder to another place (/opt/ccnic, say), and name that with \
+         --plugins",
+        open.display()
+    )
+}
+
+/// The first folder above that everybody may write to, or the folder itself: EAL takes no plugins from there.
+fn open_to_all(folder: &Path) -> Option<PathBuf> {
     let open = |folder: &Path| folder.metadata().is_ok_and(|m| m.permissions().mode() & 0o002 != 0);
-    folder.canonicalize().is_ok_and(|folder| !folder.ancestors().any(open))
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    folder.ancestors().find(|folder| open(folder)).map(Path::to_owned)
 }
 
 /// Why pages of 2 MiB cannot be used: too few are free.

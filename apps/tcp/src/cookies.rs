@@ -66,11 +66,13 @@ impl<E: Engine> Core<E> {
         }
         let answered = Answered { remote: from, local: to, remote_isn, isn, segment };
         let mut tcp = self.engine.answered(&answered, self.used.pop());
+        self.limit(&mut tcp, from.ip());
         self.engine.input(self.now, frame, Some(&mut tcp), &mut self.out);
         if E::phase(&tcp) != Phase::Open {
             self.used.push(tcp);
             return true;
         }
+        let Some(Some(listening)) = self.listeners.get_mut(usize::from(listener)) else { return true };
         listening.half_open += 1;
         self.counters.cookies_accepted += 1;
         let conn = self.connections.add(Entry::new(tcp, tuple, Holder::Handshake(listener), NEVER));

@@ -12,6 +12,7 @@ use crate::connections::{Conn, Connections, Entry, Holder};
 use crate::engine::{Engine, Micros, NEVER, Phase};
 use crate::neighbours::{Group, Neighbours};
 use crate::options::Options;
+use crate::paths::Paths;
 use crate::secret::Secret;
 use crate::sockets::{Listening, Ports};
 use crate::stack::{BURST, Counters, Event, LOOK, Ready};
@@ -50,6 +51,7 @@ pub(crate) struct Core<E: Engine> {
     /// Ports whose datagrams the program takes.
     pub(crate) bound: Vec<u16>,
     pub(crate) neighbours: Neighbours,
+    pub(crate) paths: Paths,
     pub(crate) group: Group,
     pub(crate) time: Time,
     pub(crate) now: Micros,
@@ -97,6 +99,7 @@ impl<E: Engine> Core<E> {
             ipv6,
             bound: Vec::new(),
             neighbours: Neighbours::default(),
+            paths: Paths::new(),
             group,
             time,
             now: 0,

@@ -162,6 +162,13 @@ pub trait Engine: std::fmt::Debug {
     /// Sends FIN after what was written.
     fn shutdown(tcp: &mut Self::Tcp);
 
+    /// A router has dropped the segment with the sequence number `seq`, since the path carries only `payload` bytes in a segment: what is
+    /// in flight is sent again in shorter ones. False when no such segment is in flight, or they are not longer (RFC 5927 section 7).
+    fn too_big(tcp: &mut Self::Tcp, now: Micros, seq: u32, payload: usize) -> bool;
+
+    /// A new connection, of which it is known already that its path carries only `payload` bytes in a segment, until some time.
+    fn limit(tcp: &mut Self::Tcp, payload: usize, until: Micros);
+
     /// Gives up the memory of a connection in TIME-WAIT that nobody will read from; it is not used for another one.
     fn release(tcp: &mut Self::Tcp);
 

@@ -91,6 +91,9 @@ impl<E: Engine> Core<E> {
         if neighbours::concerns(frame, headers) {
             self.group.tell(frame);
         }
+        if matches!(headers.l4, L4::Icmp | L4::Icmpv6) {
+            self.noticed(frame, headers);
+        }
         self.other_inner(frame, headers);
         if neighbours::concerns(frame, headers) {
             self.resolved();
@@ -104,7 +107,7 @@ impl<E: Engine> Core<E> {
         self.engine.input(self.now, frame, None, &mut self.out);
     }
 
-    fn is_ours(&self, address: IpAddr) -> bool {
+    pub(crate) fn is_ours(&self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(address) => self.ipv4 == Some(address),
             IpAddr::V6(address) => self.ipv6 == Some(address),
@@ -200,14 +203,15 @@ impl<E: Engine> Core<E> {
     fn handshake(&mut self, segment: &Segment<'_>, index: u16, after: Option<u32>) {
         let Segment { frame, tuple, .. } = *segment;
         let expires = self.now.saturating_add(self.options.handshake.as_micros() as u64);
-        let Some(Some(listening)) = self.listeners.get_mut(usize::from(index)) else { return };
         let isn = self.secret.isn(self.now, &tuple, after);
-        let mut tcp = self.engine.listening(listening.port, isn, self.used.pop());
+        let mut tcp = self.engine.listening(segment.to.port(), isn, self.used.pop());
+        self.limit(&mut tcp, segment.from.ip());
         self.engine.input(self.now, frame, Some(&mut tcp), &mut self.out);
         if E::phase(&tcp) != Phase::Opening {
             self.used.push(tcp);
             return;
         }
+        let Some(Some(listening)) = self.listeners.get_mut(usize::from(index)) else { return };
         listening.half_open += 1;
         let conn = self.connections.add(Entry::new(tcp, tuple, Holder::Handshake(index), expires));
         self.mark_dirty(conn);

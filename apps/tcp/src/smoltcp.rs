@@ -17,6 +17,7 @@ use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr, IpEndpoint, TcpSeq
 
 use crate::engine::{Answered, Engine, Host, Micros, NEVER, Next, Output, Phase};
 use crate::options::Options;
+use crate::paths::LIFETIME;
 use crate::udp::ETHERNET;
 
 const IPV4: [u8; 2] = [8, 0];
@@ -58,6 +59,8 @@ pub struct Tcp {
     asked: Option<Micros>,
     /// Source and time of the peer's last segment: the cache of neighbours is small, and others can fill it.
     heard: ([u8; 6], Micros),
+    /// Until when segments are shorter than the own link and the peer permit, since the path carries no longer ones.
+    short_until: Micros,
 }
 
 impl Tcp {
@@ -65,7 +68,7 @@ impl Tcp {
         let buffer = |len| SocketBuffer::new(vec![0; len]);
         let mut set = SocketSet::new(Vec::with_capacity(1));
         let handle = set.add(Socket::new(buffer(options.receive_buffer), buffer(options.send_buffer)));
-        Tcp { set, handle, asked: None, heard: NOWHERE }
+        Tcp { set, handle, asked: None, heard: NOWHERE, short_until: NEVER }
     }
 
     fn socket(&self) -> &Socket<'static> {
@@ -98,7 +101,7 @@ impl Smoltcp {
     /// A closed connection with the settings of the options.
     fn closed(&self, used: Option<Tcp>) -> Tcp {
         let mut tcp = used.unwrap_or_else(|| Tcp::new(&self.host.options));
-        (tcp.asked, tcp.heard) = (None, NOWHERE);
+        (tcp.asked, tcp.heard, tcp.short_until) = (None, NOWHERE, NEVER);
         let socket = tcp.socket_mut();
         socket.abort();
         socket.set_nagle_enabled(self.host.options.nagle);
@@ -327,6 +330,10 @@ impl Engine for Smoltcp {
         let (mac, heard) = tcp.heard;
         let still_there = heard >= self.here_since && heard + HEARD > now;
         self.interface.set_neighbor_hint(neighbour(mac).filter(|_| still_there));
+        if tcp.short_until <= now {
+            tcp.short_until = NEVER;
+            tcp.socket_mut().set_path_mss(None); // longer ones are tried anew
+        }
         let mut wire = Wire { frame: None, out, capabilities: &self.capabilities, asks: false };
         let (at, unresolved) = loop {
             let sent = self.interface.poll_egress(instant(now), &mut wire, &mut tcp.set);
@@ -340,6 +347,9 @@ impl Engine for Smoltcp {
             tcp.asked.get_or_insert(now);
         }
         let socket = tcp.set.get::<Socket<'_>>(tcp.handle);
+        if tcp.short_until == NEVER && socket.path_mss().is_some() {
+            tcp.short_until = now + LIFETIME; // a black hole
+        }
         let waits = socket.send_queue() > 0 && socket.state() != State::Closed;
         debug_assert!(!waits || at < NEVER, "what is lost is sent again only where a timer runs");
         let given_up = tcp.asked.map_or(NEVER, |asked| asked.saturating_add(timeout));
@@ -399,6 +409,17 @@ impl Engine for Smoltcp {
 
     fn shutdown(tcp: &mut Tcp) {
         tcp.socket_mut().close();
+    }
+
+    fn too_big(tcp: &mut Tcp, now: Micros, seq: u32, payload: usize) -> bool {
+        let taken = tcp.socket_mut().packet_too_big(number(seq), payload);
+        tcp.short_until = if taken { now + LIFETIME } else { tcp.short_until };
+        taken
+    }
+
+    fn limit(tcp: &mut Tcp, payload: usize, until: Micros) {
+        tcp.short_until = until;
+        tcp.socket_mut().set_path_mss(Some(payload));
     }
 
     fn release(tcp: &mut Tcp) {

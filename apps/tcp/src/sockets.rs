@@ -276,7 +276,8 @@ impl<E: Engine> Stack<E> {
         let port = core.ports.choose(&core.secret, local, to, taken).ok_or(Error::NoPort)?;
         let tuple = Tuple::new(remote, to.port(), port);
         let isn = core.secret.isn(core.now, &tuple, None);
-        let tcp = core.engine.connecting(to, port, isn, core.used.pop()).map_err(|_| no_route())?;
+        let mut tcp = core.engine.connecting(to, port, isn, core.used.pop()).map_err(|_| no_route())?;
+        core.limit(&mut tcp, remote);
         let expires = core.now.saturating_add(core.options.handshake.as_micros() as u64);
         let conn = core.connections.add(Entry::new(tcp, tuple, Holder::Program, expires));
         core.arm(conn);

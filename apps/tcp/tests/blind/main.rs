@@ -318,6 +318,77 @@ fn errors_of_icmp_end_no_connection() {
     hosts.takes(conn, 2000, seq, ack);
 }
 
+/// The beginning of a segment that the server has sent to the peer's port, as an error quotes it.
+fn quoted(port: u16, seq: u32) -> Vec<u8> {
+    let ip = [&[0x45, 0, 5, 0xdc, 0, 0, 0x40, 0, 64, 6, 0, 0][..], &SERVER, &PEER].concat();
+    [&ip[..], &PORT.to_be_bytes(), &port.to_be_bytes(), &seq.to_be_bytes()].concat()
+}
+
+/// RFC 1191: what is in flight is sent again at once in segments that the path carries, and new connections begin with those. RFC 5927
+/// section 7: errors count only about what is in flight, and never make segments tiny.
+#[test]
+fn segments_follow_the_path() {
+    let _alone = alone();
+    let mut hosts = Hosts::new(64);
+    let sizes = |answers: Vec<Segment>| answers.iter().map(|s| s.data.len()).collect::<Vec<_>>();
+    let too_big = |hosts: &mut Hosts, port: u16, seq: u32, mtu: u16| {
+        let [a, b] = mtu.to_be_bytes();
+        hosts.raw.send_ip(PEER, 1, &icmp(3, 4, [0, 0, a, b], &quoted(port, seq)));
+        hosts.raw.answers(&[])
+    };
+    let (conn, _, ack) = hosts.raw.open(hosts.listener, 2000);
+    assert_eq!(hosts.raw.server.write(conn, &[7; 2048]).unwrap(), 2048);
+    assert_eq!(sizes(hosts.raw.answers(&[])).iter().sum::<usize>(), 2048);
+    // Nothing in flight has these numbers, and the own link has less than this.
+    for (seq, mtu) in [(ack.wrapping_sub(1), 1000), (ack.wrapping_add(2048), 1000), (ack, 1500), (ack, 9000)]
+    {
+        assert_eq!(too_big(&mut hosts, 2000, seq, mtu), []);
+    }
+    let mut damaged = icmp(3, 4, [0, 0, 2, 0], &quoted(2000, ack));
+    damaged[2] ^= 1;
+    hosts.raw.send_ip(PEER, 1, &damaged);
+    assert_eq!(hosts.raw.answers(&[]), []);
+    assert_eq!(sizes(too_big(&mut hosts, 2000, ack, 1000)), [960, 960, 128]);
+    assert_eq!(too_big(&mut hosts, 2000, ack, 1000), [], "the same error about the next segment");
+    assert_eq!(hosts.raw.server.counters().paths_lowered, 1);
+    // No path is below 576 bytes, and a router that says nothing has a plateau below the packet's length.
+    assert_eq!(sizes(too_big(&mut hosts, 2000, ack, 68)), [536, 536, 536, 440]);
+    let (conn, _, ack) = hosts.raw.open(hosts.listener, 2001);
+    hosts.raw.server.write(conn, &[7; 1072]).unwrap();
+    assert_eq!(sizes(hosts.raw.answers(&[])), [536, 536], "the path is known");
+    assert_eq!(too_big(&mut hosts, 2001, ack, 0), []);
+    // After ten minutes longer ones are tried anew.
+    hosts.pass(SECOND); // the connection is told of its time
+    hosts.raw.server.abort(conn);
+    for _ in 0..61 {
+        hosts.pass(10 * SECOND);
+    }
+    let (conn, ..) = hosts.raw.open(hosts.listener, 2002);
+    hosts.raw.server.write(conn, &[7; 1072]).unwrap();
+    assert_eq!(sizes(hosts.raw.answers(&[])), [1072]);
+}
+
+/// RFC 1122 section 4.2.3.9, RFC 5927 section 5: nobody there ends a handshake of ours, if the error has its number, and no more than that.
+#[test]
+fn nobody_there_ends_a_handshake_of_ours() {
+    let _alone = alone();
+    let mut hosts = Hosts::new(64);
+    hosts.raw.send_arp(PEER, [2, 0, 0, 0, 9, 99]);
+    hosts.raw.settle();
+    let conn = hosts.raw.server.connect("10.9.0.99:9".parse().unwrap()).unwrap();
+    let syn = hosts.raw.answers(&[]).remove(0);
+    let mut error = |code: u8, seq: u32| {
+        let mut about = quoted(9, seq);
+        about[20..22].copy_from_slice(&syn.to.to_be_bytes());
+        hosts.raw.send_ip(PEER, 1, &icmp(3, code, [0; 4], &about));
+        hosts.raw.answers(&[]);
+        hosts.raw.server.read(conn, &mut [0; 8]).unwrap_err().kind()
+    };
+    assert_eq!(error(3, syn.seq.wrapping_add(1)), ErrorKind::WouldBlock);
+    assert_eq!(error(1, syn.seq), ErrorKind::WouldBlock, "a host may be unreachable for a moment");
+    assert_eq!(error(3, syn.seq), ErrorKind::ConnectionRefused);
+}
+
 /// RFC 6056: the ports of connections to one end say nothing about those to another.
 #[test]
 fn ports_of_connections_to_others_are_not_in_a_row() {

@@ -514,6 +514,10 @@ pub struct Socket<'a> {
     remote_has_sack: bool,
     /// The maximum number of data octets that the remote side may receive.
     remote_mss: usize,
+    /// The maximum number of data octets that the path may carry in a segment.
+    path_mss: usize,
+    /// Retransmission timeouts since data were acknowledged last.
+    timeouts_in_row: u8,
     /// The timestamp of the last packet received.
     remote_last_ts: Option<Instant>,
     /// The sequence number of the last packet received, used for sACK
@@ -568,6 +572,9 @@ const DEFAULT_MSS: usize = 536;
 /// timestamps) so that every segment carries some payload.
 const MIN_REMOTE_MSS: usize = 48;
 
+/// Retransmission timeouts in a row after which the path may be a black hole for long segments.
+const BLACK_HOLE_TIMEOUTS: u8 = 3;
+
 impl<'a> Socket<'a> {
     #[allow(unused_comparisons)] // small usize platforms always pass rx_capacity check
     /// Create a socket using the given buffers.
@@ -612,6 +619,8 @@ impl<'a> Socket<'a> {
             remote_win_scale: None,
             remote_has_sack: false,
             remote_mss: DEFAULT_MSS,
+            path_mss: usize::MAX,
+            timeouts_in_row: 0,
             remote_last_ts: None,
             local_rx_last_ack: None,
             local_rx_last_seq: None,
@@ -949,6 +958,8 @@ impl<'a> Socket<'a> {
         self.remote_win_scale = None;
         self.remote_win_shift = rx_cap_log2.saturating_sub(16) as u8;
         self.remote_mss = DEFAULT_MSS;
+        self.path_mss = usize::MAX;
+        self.timeouts_in_row = 0;
         self.remote_last_ts = None;
         self.ack_delay_timer = AckDelayTimer::Idle;
         self.challenge_ack_timer = Instant::from_secs(0);
@@ -1505,6 +1516,61 @@ impl<'a> Socket<'a> {
         } else if self.remote_win_len == 0 && !self.tx_buffer.is_empty() {
             tcp_trace!("starting zero-window-probe timer for t+{}", delay);
             self.timer.set_for_zero_window_probe(timestamp, delay);
+        }
+    }
+
+    fn max_payload(&self) -> usize {
+        self.remote_mss.min(self.path_mss)
+    }
+
+    /// The maximum number of data octets in a segment that was set by
+    /// [set_path_mss](#method.set_path_mss), by [packet_too_big](#method.packet_too_big), or by
+    /// the detection of black holes.
+    pub fn path_mss(&self) -> Option<usize> {
+        (self.path_mss != usize::MAX).then_some(self.path_mss)
+    }
+
+    /// Limits the data octets in a segment to what the path carries, or no longer.
+    pub fn set_path_mss(&mut self, mss: Option<usize>) {
+        self.path_mss = mss.map_or(usize::MAX, |mss| mss.max(MIN_REMOTE_MSS));
+        let mss = self.max_payload();
+        self.congestion_controller.inner_mut().set_mss(mss);
+    }
+
+    /// A router has dropped a segment with this sequence number since the path carries no more
+    /// than so many data octets ([RFC 1191], [RFC 8201]). What is in flight is sent again at once.
+    ///
+    /// Returns false, and changes nothing, if no such segment is in flight ([RFC 5927], 7), or
+    /// segments are not longer than that.
+    ///
+    /// [RFC 1191]: https://datatracker.ietf.org/doc/html/rfc1191
+    /// [RFC 8201]: https://datatracker.ietf.org/doc/html/rfc8201
+    /// [RFC 5927]: https://datatracker.ietf.org/doc/html/rfc5927
+    pub fn packet_too_big(&mut self, seq: TcpSeqNumber, mss: usize) -> bool {
+        let sent = self.rtte.max_seq_sent.unwrap_or(self.remote_last_seq);
+        let in_flight = self.local_seq_no <= seq && seq < sent.max(self.remote_last_seq);
+        if self.tuple.is_none() || !in_flight || mss >= self.max_payload() {
+            return false;
+        }
+        self.set_path_mss(Some(mss));
+        if !matches!(self.state, State::SynSent | State::SynReceived) {
+            self.remote_last_seq = self.local_seq_no;
+            self.rtte.on_retransmit();
+        }
+        true
+    }
+
+    /// Segments that are answered by nothing, whatever their timeout, may be too long for a path
+    /// whose routers do not say so ([RFC 4821], 7.7; [RFC 8899], 4.3): they get shorter.
+    ///
+    /// [RFC 4821]: https://datatracker.ietf.org/doc/html/rfc4821
+    /// [RFC 8899]: https://datatracker.ietf.org/doc/html/rfc8899
+    fn suspect_black_hole(&mut self, local_mss: usize, floor: usize) {
+        self.timeouts_in_row = self.timeouts_in_row.saturating_add(1);
+        let mss = local_mss.min(self.max_payload());
+        if self.timeouts_in_row >= BLACK_HOLE_TIMEOUTS && self.tx_buffer.len().min(mss) > floor {
+            net_debug!("black hole suspected");
+            self.set_path_mss(Some((mss / 2).max(floor)));
         }
     }
 
@@ -2244,6 +2310,7 @@ impl<'a> Socket<'a> {
                 self.tx_buffer.len() - ack_len
             );
             self.tx_buffer.dequeue_allocated(ack_len);
+            self.timeouts_in_row = 0;
 
             // There's new room available in tx_buffer, wake the waiting task if any.
             #[cfg(feature = "async")]
@@ -2475,7 +2542,7 @@ impl<'a> Socket<'a> {
         };
 
         let local_mss = cx.ip_mtu() - ip_header_len - TCP_HEADER_LEN;
-        let effective_mss = local_mss.min(self.remote_mss).saturating_sub(options_len);
+        let effective_mss = local_mss.min(self.max_payload()).saturating_sub(options_len);
 
         // Have we sent data that hasn't been ACKed yet?
         let data_in_flight = self.remote_last_seq != self.local_seq_no;
@@ -2647,6 +2714,15 @@ impl<'a> Socket<'a> {
 
                 // Inform RTTE, so that it can can handle RTO backoff
                 self.rtte.on_rto();
+
+                let (header_len, floor) = match tuple.local.addr {
+                    #[cfg(feature = "proto-ipv4")]
+                    IpAddress::Ipv4(_) => (crate::wire::IPV4_HEADER_LEN, DEFAULT_MSS),
+                    // 1280 octets reach everybody, per RFC 8200 (5).
+                    #[cfg(feature = "proto-ipv6")]
+                    IpAddress::Ipv6(_) => (crate::wire::IPV6_HEADER_LEN, 1220),
+                };
+                self.suspect_black_hole(cx.ip_mtu() - header_len - TCP_HEADER_LEN, floor);
             } else {
                 // If a fast rentrasmit timer expired, we should resend only the earliest unAcked segment
                 net_debug!("retransmitting for fast-retransmit");
@@ -2790,7 +2866,7 @@ impl<'a> Socket<'a> {
                 // 4. Our congestion window
                 let options_len = repr.header_len() - TCP_HEADER_LEN;
                 let local_mss = cx.ip_mtu() - ip_repr.header_len() - TCP_HEADER_LEN;
-                let effective_mss = local_mss.min(self.remote_mss).saturating_sub(options_len);
+                let effective_mss = local_mss.min(self.max_payload()).saturating_sub(options_len);
 
                 let offset = if self.pending_fast_retransmit {
                     let size = effective_mss.min(self.tx_buffer.len());
@@ -6129,6 +6205,56 @@ mod test {
                 expires_at: Instant::from_secs(5) + CLOSE_DELAY
             }
         );
+    }
+
+    #[test]
+    fn test_packet_too_big() {
+        let mut s = socket_established();
+        s.set_nagle_enabled(false);
+        s.remote_mss = 1400;
+        s.remote_win_len = 4000;
+        s.tx_buffer = SocketBuffer::new(vec![0; 4000]);
+        let data = vec![7; 2800];
+        s.send_slice(&data).unwrap();
+        let segment = |at: usize, len: usize| TcpRepr {
+            seq_number: LOCAL_SEQ + 1 + at,
+            ack_number: Some(REMOTE_SEQ + 1),
+            payload: &data[at..at + len],
+            ..RECV_TEMPL
+        };
+        recv!(s, [segment(0, 1400), segment(1400, 1400)]);
+        // Sequence numbers that are not in flight, and longer segments than there are.
+        for (seq, mss) in [(0, 1000), (2801, 1000), (1, 1400), (1, 9000)] {
+            assert!(!s.packet_too_big(LOCAL_SEQ + seq, mss), "{seq} {mss}");
+        }
+        assert_eq!(s.path_mss(), None);
+        assert!(s.packet_too_big(LOCAL_SEQ + 1, 1000));
+        assert_eq!(s.path_mss(), Some(1000));
+        recv!(s, [segment(0, 1000), segment(1000, 1000), segment(2000, 800)]);
+        // The router's message about the second one, of the old size.
+        assert!(!s.packet_too_big(LOCAL_SEQ + 1 + 1400, 1000));
+    }
+
+    #[test]
+    fn test_black_hole() {
+        let mut s = socket_established();
+        s.remote_mss = 1400;
+        s.remote_win_len = 4000;
+        s.tx_buffer = SocketBuffer::new(vec![0; 4000]);
+        let data = vec![7; 1400];
+        s.send_slice(&data).unwrap();
+        for (time, len) in [(0, 1400), (2_000, 1400), (10_000, 1400), (30_000, 700), (90_000, 536)] {
+            recv!(
+                s,
+                time time,
+                Ok(TcpRepr {
+                    seq_number: LOCAL_SEQ + 1,
+                    ack_number: Some(REMOTE_SEQ + 1),
+                    payload: &data[..len],
+                    ..RECV_TEMPL
+                })
+            );
+        }
     }
 
     #[test]

@@ -1,0 +1,174 @@
+//! Errors that routers and hosts send about packets of this host (ICMP, RFC 792 and 4443).
+//!
+//! Anybody can make them up, so they are believed only about what is under way (RFC 5927).
+
+use std::net::{IpAddr, SocketAddr};
+
+use ccnic_frame::{Headers, L4, checksum};
+
+use crate::connections::{Conn, Holder, Tuple};
+use crate::core::Core;
+use crate::engine::{Engine, Phase};
+use crate::udp::addresses;
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+/// Bytes of an ICMP message before the packet that it quotes.
+const MESSAGE: usize = 8;
+/// Sizes to try where a router does not say its MTU (RFC 1191 section 7.1).
+const PLATEAUS: [usize; 6] = [8166, 4352, 2002, 1492, 1006, 576];
+
+/// An error about a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Notice {
+    pub(crate) kind: Kind,
+    protocol: u8,
+    /// The end that the packet came from, which is this host's, and the one it went to.
+    from: SocketAddr,
+    to: SocketAddr,
+    /// The sequence number, of TCP.
+    seq: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It is longer than the MTU of a link on the path: bytes of IP.
+    TooBig(usize),
+    /// Nobody is there: no port, or no protocol.
+    Refused,
+}
+
+impl Notice {
+    /// Reads an error of ICMP. `None` for everything else, and for what makes no sense.
+    pub(crate) fn read(frame: &[u8], headers: &Headers) -> Option<Notice> {
+        let message = frame.get(headers.l4_at..headers.l4_end)?;
+        let quoted = message.get(MESSAGE..)?;
+        let short = |bytes: &[u8], at: usize| Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
+        let (head, about) = (message.first_chunk::<MESSAGE>()?, [*message.first()?, *message.get(1)?]);
+        let (protocol, begin, [from, to]) = match headers.l4 {
+            L4::Icmp if quoted.first()? >> 4 == 4 && short(quoted, 6)? & 0x1fff == 0 => {
+                let address = |at: usize| Some(IpAddr::from(*quoted.get(at..)?.first_chunk::<4>()?));
+                let begin = usize::from(quoted.first()? & 0xf) * 4;
+                (*quoted.get(9)?, begin, [address(12)?, address(16)?])
+            }
+            L4::Icmpv6 if quoted.first()? >> 4 == 6 => {
+                let address = |at: usize| Some(IpAddr::from(*quoted.get(at..)?.first_chunk::<16>()?));
+                (*quoted.get(6)?, 40, [address(8)?, address(24)?])
+            }
+            _ => return None,
+        };
+        let kind = match (headers.l4, about) {
+            (L4::Icmp, [3, 4]) => Kind::TooBig(match usize::from(short(message, 6)?) {
+                0 => *PLATEAUS.iter().find(|size| **size < usize::from(short(quoted, 2).unwrap_or(0)))?,
+                mtu => mtu,
+            }),
+            (L4::Icmpv6, [2, 0]) => Kind::TooBig(u32::from_be_bytes(*head.last_chunk()?) as usize),
+            (L4::Icmp, [3, 2 | 3]) | (L4::Icmpv6, [1, 4] | [4, 1]) => Kind::Refused,
+            _ => return None,
+        };
+        let ports = [short(quoted, begin)?, short(quoted, begin + 2)?];
+        let seq = quoted.get(begin + 4..).and_then(<[u8]>::first_chunk).copied().map(u32::from_be_bytes);
+        let [from, to] = [SocketAddr::new(from, ports[0]), SocketAddr::new(to, ports[1])];
+        let right = match headers.l4 {
+            L4::Icmp => sum(message) == 0xffff,
+            _ => checksum::verify_l4(frame, headers, []) == Ok(true),
+        };
+        right.then_some(Notice {
+            kind,
+            protocol,
+            from,
+            to,
+            seq: seq.filter(|_| protocol == TCP).unwrap_or(0),
+        })
+    }
+}
+
+/// The sum of the 16-bit words in ones' complement (RFC 1071).
+fn sum(bytes: &[u8]) -> u16 {
+    let words = bytes.chunks(2).map(|word| match *word {
+        [a, b] => u64::from(u16::from_be_bytes([a, b])),
+        [a] => u64::from(a) << 8,
+        _ => 0,
+    });
+    let mut sum: u64 = words.sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+impl<E: Engine> Core<E> {
+    /// An ICMP message has come, which may be about a connection or a datagram of this host.
+    pub(crate) fn noticed(&mut self, frame: &[u8], headers: &Headers) {
+        let to_us = addresses(frame, headers).is_some_and(|(_, to)| self.is_ours(to));
+        let Some(notice) =
+            Notice::read(frame, headers).filter(|notice| to_us && self.is_ours(notice.from.ip()))
+        else {
+            return;
+        };
+        let Notice { protocol, from, to, .. } = notice;
+        match notice.kind {
+            Kind::TooBig(mtu) if protocol == UDP && self.bound.contains(&from.port()) => {
+                self.learn_path(to.ip(), mtu);
+            }
+            _ if protocol == TCP => {
+                let tuple = Tuple::new(to.ip(), to.port(), from.port());
+                if let Some(conn) = self.connections.find(&tuple) {
+                    self.noticed_about(conn, &notice);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// RFC 1122 section 4.2.3.9, RFC 5927: a handshake of ours ends where nobody is there; what is established does not.
+    fn noticed_about(&mut self, conn: Conn, notice: &Notice) {
+        let (now, to) = (self.now, notice.to.ip());
+        let Some(entry) = self.connections.get_mut(conn) else { return };
+        match notice.kind {
+            Kind::TooBig(mtu) => {
+                let mtu = mtu.max(least_mtu(to));
+                if mtu < self.options.mtu && E::too_big(&mut entry.tcp, now, notice.seq, payload(to, mtu)) {
+                    self.learn_path(to, mtu);
+                    self.mark_dirty(conn);
+                }
+            }
+            Kind::Refused => {
+                let [next, _] = E::next_numbers(&entry.tcp);
+                let sent = E::phase(&entry.tcp) == Phase::Opening && entry.holder == Holder::Program;
+                if sent && notice.seq.wrapping_add(1) == next {
+                    entry.error = Some(std::io::ErrorKind::ConnectionRefused);
+                    E::abort(&mut entry.tcp);
+                    self.mark_dirty(conn);
+                    self.mark_touched(conn);
+                }
+            }
+        }
+    }
+
+    /// A path to this host carries packets of so many bytes of IP.
+    fn learn_path(&mut self, to: IpAddr, mtu: usize) {
+        let mtu = mtu.max(least_mtu(to));
+        if mtu < self.options.mtu && self.paths.learn(self.now, to, mtu) {
+            self.counters.paths_lowered += 1;
+        }
+    }
+
+    /// Limits a new connection to what is known of the path.
+    pub(crate) fn limit(&self, tcp: &mut E::Tcp, to: IpAddr) {
+        if let Some((mtu, until)) = self.paths.known(self.now, to) {
+            E::limit(tcp, payload(to, mtu), until);
+        }
+    }
+}
+
+/// What no path is believed to be below: 1280 is the least of IPv6 (RFC 8200 section 5); less than 576 is no path of IPv4 that is in use, and
+/// lets an attacker make a host send tiny segments (RFC 5927 section 7.2).
+fn least_mtu(to: IpAddr) -> usize {
+    if to.is_ipv4() { 576 } else { 1280 }
+}
+
+/// Bytes of payload of a TCP segment in a packet of so many bytes of IP.
+fn payload(to: IpAddr, mtu: usize) -> usize {
+    mtu - if to.is_ipv4() { 40 } else { 60 }
+}

@@ -1,0 +1,71 @@
+//! What is known of the paths to other hosts: the length of a packet that reaches them (RFC 1191, RFC 8201).
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use crate::engine::Micros;
+
+/// Hosts that are remembered.
+const MOST: usize = 1024;
+/// After this time longer packets are tried anew (RFC 1191 section 6.3).
+pub(crate) const LIFETIME: Micros = 600_000_000;
+
+/// Paths that carry less than the own link.
+#[derive(Debug)]
+pub(crate) struct Paths {
+    /// Bytes of the longest IP packet, and until when that is believed.
+    known: HashMap<IpAddr, (usize, Micros)>,
+    /// Not more than the least of them; `usize::MAX` while there are none.
+    least: usize,
+}
+
+impl Paths {
+    pub(crate) fn new() -> Paths {
+        Paths { known: HashMap::new(), least: usize::MAX }
+    }
+
+    /// The path to this host carries so much; false when it was known to carry no more, or nothing more can be remembered.
+    pub(crate) fn learn(&mut self, now: Micros, to: IpAddr, mtu: usize) -> bool {
+        if self.known.len() >= MOST {
+            self.known.retain(|_, (_, until)| *until > now);
+        }
+        let lower = self.known(now, to).is_none_or(|(known, _)| mtu < known);
+        if !lower || self.known.len() >= MOST && !self.known.contains_key(&to) {
+            return false;
+        }
+        self.known.insert(to, (mtu, now.saturating_add(LIFETIME)));
+        self.least = self.known.values().map(|(mtu, _)| *mtu).min().unwrap_or(usize::MAX);
+        true
+    }
+
+    /// What the path carries, and until when that is believed, if that is known.
+    #[inline]
+    pub(crate) fn known(&self, now: Micros, to: IpAddr) -> Option<(usize, Micros)> {
+        if self.least == usize::MAX {
+            return None;
+        }
+        self.known.get(&to).copied().filter(|(_, until)| *until > now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+    use super::*;
+
+    #[test]
+    fn paths_are_bounded_in_number_and_time() {
+        let host = |n: u32| IpAddr::from(n.to_be_bytes());
+        let mut paths = Paths::new();
+        assert_eq!(paths.known(0, host(0)), None);
+        assert!((0..MOST as u32).all(|n| paths.learn(0, host(n), 1400)));
+        assert!(!paths.learn(1, host(5000), 1400), "there is no room");
+        assert!(
+            !paths.learn(1, host(5), 1400) && !paths.learn(1, host(5), 1401) && paths.learn(1, host(5), 1300)
+        );
+        assert_eq!(paths.known(2, host(5)), Some((1300, LIFETIME + 1)));
+        assert_eq!(paths.known(LIFETIME, host(6)), None);
+        assert!(paths.learn(LIFETIME, host(5000), 1400), "the old ones make room");
+        assert_eq!(paths.known.len(), 2);
+    }
+}

@@ -17,7 +17,7 @@ all:
 run: all
 	$(RELEASE)/ccnic demo
 
-test: lint unit tsan smoke smoke-c dpdk-test dpdk-peers-smoke apps-test
+test: lint unit tsan smoke smoke-c dpdk-test dpdk-peers-smoke apps-test captures-test
 	@echo "all tests passed"
 
 lint: style supply
@@ -202,6 +202,14 @@ dpdk-test: all
 		if test -n "$$missing"; then echo "skipped: the DPDK drivers need$$missing"; exit 0; fi; \
 		dpdk/build.sh || { status=$$?; test $$status = 77 || exit $$status; echo "skipped: the DPDK drivers need DPDK's driver headers"; exit 0; }; \
 		for test in drivers applications nic_role rss flow offloads examples ovs huge_pages; do python3 dpdk/tests/test_$$test.py || exit; done
+
+# The captures of tcpdump's own tests (Debian's source package, which is fetched) through a pcap port: half a minute, little of it computing.
+CAPTURES_TEST = if command -v python3 >/dev/null && command -v editcap >/dev/null; then \
+	crates/ccnicd/tests/captures/run.py $(RELEASE) $(RELEASE)/captures; \
+	else echo "SKIPPED: the captures of tcpdump need python3 and editcap (tshark)"; fi
+.PHONY: captures-test
+captures-test: all
+	@$(CAPTURES_TEST)
 
 # Memcached clients in Python, Go, JavaScript and Java against Debian's memcached and ccnic-kv; a client that is not installed is skipped.
 apps-test: all

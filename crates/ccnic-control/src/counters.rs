@@ -224,6 +224,7 @@ counters! {
     /// Times that a source address was not learned, for want of room in the address table or because of its limit for a port.
     not_learned: Event, Times, "addresses not learned";
     /// Came from outside, and the kernel or the device has dropped it, because the port had no room for it. Not counted otherwise.
+    /// Of a file that is replayed: packets that cannot be sent.
     missed: Event, Packets, "missed outside";
     /// The port had sent what it may for now: the packet stayed with its sender.
     wait_rate: Wait, Polls, "waited: sending rate";

@@ -3,7 +3,8 @@
 //! | file | contents |
 //! |---|---|
 //! | `options.rs` | [`PcapOptions`]: `--port pcap:FILE,...` |
-//! | `read.rs`, `replay.rs` | reads a file; reads it ahead, and says which packets are due |
+//! | `stream.rs`, `read.rs`, `pcapng.rs` | reads a file of either format |
+//! | `replay.rs` | reads it ahead, and says which packets are due |
 //! | `write.rs`, `record.rs` | blocks of pcapng; hands them to the thread that writes |
 //!
 //! ```text
@@ -14,9 +15,13 @@
 //! The polling thread never waits for a disk: it takes parts and chunks when they are there, and gives them back.
 
 pub(super) mod options;
+mod pcapng;
 mod read;
+#[cfg(test)]
+mod read_tests;
 mod record;
 mod replay;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -101,6 +106,7 @@ impl OutsidePort for PcapPort {
         let Some(replay) = self.replay.as_mut().filter(|_| self.runs) else { return 0 };
         let gathered = replay.gather();
         let packets = gathered.packets;
+        self.counters.missed = replay.skipped();
         if packets > 0 {
             self.counters.tx_packets += packets;
             self.counters.tx_bytes += gathered.bytes;

@@ -10,15 +10,17 @@ use ccnic::SharedMemory;
 use ccnic_shm::{NativeMemory, Pages, Region};
 
 use super::options::{PcapOptions, Rate};
-use super::read::{LONGEST, Reader};
+use super::read::{self, Item, Reader};
 use crate::ports::outside::Gathered;
 
 /// Parts of the memory, and bytes of each.
 const PARTS: u32 = 4;
 const PART: u32 = 512 << 10;
 /// Bytes that a packet takes at most, and packets of a part at most: those of 64 bytes.
-const ROOM: u32 = (LONGEST as u32).next_multiple_of(64);
+const ROOM: u32 = read::ROOM as u32;
 const PACKETS: usize = (PART / 64) as usize;
+/// Records that are read for a part at most: there may be millions of which none is a packet to be sent.
+const RECORDS: usize = 1 << 20;
 
 /// A packet that has been read.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +36,8 @@ struct Packet {
 struct Part {
     first: u32,
     packets: Vec<Packet>,
+    /// Packets of the file that cannot be sent.
+    skipped: u64,
 }
 
 /// The port's side: what has been read, and when it is due.
@@ -47,6 +51,8 @@ pub(super) struct Replay {
     done: usize,
     /// All has been played.
     ended: bool,
+    /// Packets of the file that were skipped, as far as it was played.
+    skipped: u64,
     rate: Rate,
     /// When the first packet came.
     started: Option<Instant>,
@@ -76,12 +82,17 @@ impl Replay {
             last: 0,
             base: 0,
             packets: 0,
+            skipped: 0,
+            why: None,
         };
-        let mut parts =
-            (0..PARTS).map(|n| Part { first: n * (PART + ROOM), packets: Vec::with_capacity(PACKETS) });
+        let mut parts = (0..PARTS).map(|n| Part {
+            first: n * (PART + ROOM),
+            packets: Vec::with_capacity(PACKETS),
+            skipped: 0,
+        });
         let mut first = parts.next().context("no memory for packets")?;
         let more = reading.fill(&mut first)?;
-        anyhow::ensure!(reading.packets > 0, "it has no packets");
+        anyhow::ensure!(reading.packets > 0, "{}", reading.why_none());
         give.send(first).context("no thread")?;
         parts.try_for_each(|part| played.send(part)).context("no thread")?;
         std::thread::Builder::new()
@@ -100,6 +111,7 @@ impl Replay {
             part: None,
             done: 0,
             ended: false,
+            skipped: 0,
             rate: options.rate,
             started: None,
             interval,
@@ -116,6 +128,11 @@ impl Replay {
         self.ended
     }
 
+    /// Packets of the file that were skipped, as far as it was played.
+    pub(super) fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
     /// The packets that are due, as many as a burst has.
     pub(super) fn gather(&mut self) -> Gathered {
         let mut burst = Gathered::new();
@@ -127,6 +144,7 @@ impl Replay {
             let next = self.filled.try_recv();
             self.ended = matches!(next, Err(TryRecvError::Disconnected));
             (self.part, self.done) = (next.ok(), 0);
+            self.skipped += self.part.as_ref().map_or(0, |part| part.skipped);
         }
         let Some(part) = &self.part else { return burst };
         let now = match self.rate {
@@ -161,7 +179,11 @@ struct Reading {
     first: Option<u64>,
     last: u64,
     base: u64,
+    /// Packets to be sent, and those that cannot be.
     packets: u64,
+    skipped: u64,
+    /// The first reason for which one cannot.
+    why: Option<String>,
 }
 
 impl Reading {
@@ -173,42 +195,90 @@ impl Reading {
             if give.send(part).is_err() {
                 return;
             }
-            let (file, packets, times) = (self.path.display(), self.packets, self.times);
-            goes_on = filled.as_ref().is_ok_and(|more| *more);
-            match filled {
-                Ok(true) => {}
-                Ok(false) => tracing::info!(%file, packets, times, "the file has been read to its end"),
-                Err(e) => tracing::error!(%file, packets, "the replay ends early: {e:#}"),
-            }
+            goes_on = filled.unwrap_or_else(|e| {
+                tracing::error!(file = %self.path.display(), "the replay ends early: {e:#}");
+                false
+            });
         }
+        let (file, packets, skipped, times) = (self.path.display(), self.packets, self.skipped, self.times);
+        tracing::info!(%file, packets, skipped, times, "the file has been read to its end");
     }
 
-    /// Fills a part; false when there is no more to read. What comes before an error is in the part.
+    /// Fills a part; false when there is no more to read. What is whole before a file's end, or before damage, is replayed.
     ///
     /// # Errors
-    /// What is wrong with the file.
+    /// What is wrong with a file of which no packet can be replayed.
     fn fill(&mut self, part: &mut Part) -> anyhow::Result<bool> {
-        let Reading { mem, reader, first, last, base, .. } = self;
         part.packets.clear();
+        part.skipped = 0;
         let (mut at, end) = (part.first, part.first + PART);
-        while at < end && part.packets.len() < PACKETS {
-            let Some((len, time)) = mem.with_mut(at, ROOM, |room| reader.next(room))? else {
-                self.times = self.times.saturating_add(1);
-                if reader.packets() == 0 || self.wanted != 0 && self.times >= self.wanted {
-                    return Ok(false);
+        for _ in 0..RECORDS {
+            if at >= end || part.packets.len() >= PACKETS {
+                break;
+            }
+            let reader = &mut self.reader;
+            let read = self.mem.with_mut(at, ROOM, |room| reader.next(room));
+            match read {
+                Ok(Some(Item::Packet(len, time))) => {
+                    let since = time.saturating_sub(*self.first.get_or_insert(time));
+                    self.last = self.base.saturating_add(since).max(self.last);
+                    self.packets += 1;
+                    part.packets.push(Packet { at, len: len as u32, time: self.last });
+                    at = (at + len as u32).next_multiple_of(64);
                 }
-                *reader = Reader::open(&self.path)?;
-                (*base, *first) = (*last, None);
-                continue;
-            };
-            let since = time.saturating_sub(*first.get_or_insert(time));
-            *last = base.saturating_add(since).max(*last);
-            self.packets += 1;
-            if len > 0 {
-                part.packets.push(Packet { at, len: len as u32, time: *last });
-                at = (at + len as u32).next_multiple_of(64);
+                Ok(Some(Item::Skipped(why))) => {
+                    part.skipped += 1;
+                    self.skip(&why.to_string());
+                }
+                Ok(Some(Item::Other)) => {}
+                Ok(None) if self.again()? => {}
+                Ok(None) => return Ok(false),
+                Err(e) if self.packets == 0 => return Err(e),
+                Err(e) => {
+                    if self.times == 0 {
+                        let (file, packets) = (self.path.display(), self.packets);
+                        tracing::error!(%file, packets, "the replay ends early: {e:#}");
+                    }
+                    if !self.again()? {
+                        return Ok(false);
+                    }
+                }
             }
         }
         Ok(true)
+    }
+
+    /// Counts a packet that cannot be sent, and says so of the first one.
+    fn skip(&mut self, why: &str) {
+        self.skipped += 1;
+        if self.why.is_none() {
+            let why = format!("packet {}: {why}", self.reader.packets());
+            tracing::warn!(file = %self.path.display(), "skipped {why}; more of them are counted (missed)");
+            self.why = Some(why);
+        }
+    }
+
+    /// Begins anew at the end of the file; false where that was the last time.
+    fn again(&mut self) -> anyhow::Result<bool> {
+        self.times = self.times.saturating_add(1);
+        if self.packets == 0 || self.wanted != 0 && self.times >= self.wanted {
+            return Ok(false);
+        }
+        self.reader = Reader::open(&self.path)?;
+        (self.base, self.first) = (self.last, None);
+        Ok(true)
+    }
+
+    /// Says of a file of which nothing can be replayed what is wrong with it.
+    fn why_none(&self) -> String {
+        match (&self.why, self.skipped) {
+            (Some(why), 1) => why.clone(),
+            (Some(why), skipped) if self.times == 0 => {
+                format!("none of its first {skipped} packets can be sent; {why}")
+            }
+            (Some(why), skipped) => format!("none of its {skipped} packets can be sent; {why}"),
+            (None, _) if self.times == 0 => format!("it has no packets in its first {RECORDS} blocks"),
+            (None, _) => "it has no packets".to_owned(),
+        }
     }
 }

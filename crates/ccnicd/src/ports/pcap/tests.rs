@@ -1,4 +1,4 @@
-//! Files of both kinds and byte orders, what is damaged in them, and what is written.
+//! What is written, and what is replayed of a file; `read_tests.rs` has the kinds of files.
 
 use std::io::Write;
 
@@ -9,25 +9,9 @@ use ccnic_shm::{NativeMemory, Pages, Region};
 use tempfile::NamedTempFile;
 
 use super::options::{PcapOptions, Rate};
-use super::read::{LONGEST, Reader};
+use super::read::{Item, ROOM, Reader, Skipped};
 use super::replay::Replay;
 use super::write;
-
-/// A file of the classic format: nanoseconds or microseconds, any byte order.
-fn classic(nanos: bool, big: bool, link: u32, packets: &[(u32, u32, &[u8])]) -> Vec<u8> {
-    let word = |n: u32| if big { n.to_be_bytes() } else { n.to_le_bytes() };
-    let half = |n: u16| if big { n.to_be_bytes() } else { n.to_le_bytes() };
-    let mut file = word(if nanos { 0xa1b2_3c4d } else { 0xa1b2_c3d4 }).to_vec();
-    file.extend([half(2), half(4)].concat());
-    file.extend([word(0), word(0), word(65_535), word(link)].concat());
-    for (seconds, fraction, bytes) in packets {
-        file.extend(
-            [word(*seconds), word(*fraction), word(bytes.len() as u32), word(bytes.len() as u32)].concat(),
-        );
-        file.extend_from_slice(bytes);
-    }
-    file
-}
 
 /// What our writer writes for these packets, each in segments of `segment` bytes.
 fn ours(packets: &[(u64, Vec<u8>)], segment: usize) -> Vec<u8> {
@@ -53,22 +37,38 @@ fn stored(bytes: &[u8]) -> NamedTempFile {
     file
 }
 
-/// All packets of a file, and what is wrong after them.
-fn read(bytes: &[u8]) -> (Vec<(u64, Vec<u8>)>, Option<String>) {
+/// What is in a file.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Content {
+    /// Times and bytes of packets.
+    pub(super) packets: Vec<(u64, Vec<u8>)>,
+    /// Numbers of packets that were skipped, and why.
+    pub(super) skipped: Vec<(u64, Skipped)>,
+    /// What is wrong after them.
+    pub(super) wrong: Option<String>,
+}
+
+pub(super) fn read(bytes: &[u8]) -> Content {
     let file = stored(bytes);
-    let mut room = vec![0; LONGEST.next_multiple_of(64)];
-    let mut packets = Vec::new();
+    let (mut room, mut content) = (vec![0; ROOM], Content::default());
     let mut reader = match Reader::open(file.path()) {
         Ok(reader) => reader,
-        Err(e) => return (packets, Some(format!("{e:#}"))),
+        Err(e) => return Content { wrong: Some(format!("{e:#}")), ..content },
     };
     loop {
         match reader.next(&mut room) {
-            Ok(Some((len, time))) => packets.push((time, room[..len].to_vec())),
-            Ok(None) => return (packets, None),
-            Err(e) => return (packets, Some(format!("{e:#}"))),
+            Ok(Some(Item::Packet(len, time))) => content.packets.push((time, room[..len].to_vec())),
+            Ok(Some(Item::Skipped(why))) => content.skipped.push((reader.packets(), why)),
+            Ok(Some(Item::Other)) => {}
+            Ok(None) => return content,
+            Err(e) => return Content { wrong: Some(format!("{e:#}")), ..content },
         }
     }
+}
+
+/// A file without anything to skip or to complain of.
+pub(super) fn good(packets: Vec<(u64, Vec<u8>)>) -> Content {
+    Content { packets, ..Content::default() }
 }
 
 fn frames() -> Vec<(u64, Vec<u8>)> {
@@ -78,89 +78,12 @@ fn frames() -> Vec<(u64, Vec<u8>)> {
 }
 
 #[test]
-fn classic_files_of_all_byte_orders_and_resolutions() {
-    let (a, b) = ([1; 60], [2; 1514]);
-    for (nanos, big) in [(false, false), (false, true), (true, false), (true, true)] {
-        let file = classic(nanos, big, 1, &[(7, 5, &a), (7, 600_000, &b)]);
-        let unit = if nanos { 1 } else { 1000 };
-        let expected =
-            vec![(7_000_000_000 + 5 * unit, a.to_vec()), (7_000_000_000 + 600_000 * unit, b.to_vec())];
-        assert_eq!(read(&file), (expected, None));
-    }
-}
-
-#[test]
 fn what_is_written_is_read_back_byte_for_byte() {
     for segment in [60, 4096] {
-        assert_eq!(read(&ours(&frames(), segment)), (frames(), None));
+        assert_eq!(read(&ours(&frames(), segment)), good(frames()));
     }
     let long = vec![(u64::MAX >> 2, vec![9; 65_000])];
-    assert_eq!(read(&ours(&long, 4096)), (long, None));
-}
-
-#[test]
-fn a_file_that_is_cut_gives_what_was_whole_and_says_where_it_ends() {
-    let file = ours(&frames(), 4096);
-    let block = write::block_len(14);
-    for cut in [1, 4, 31] {
-        let (packets, why) = read(&file[..write::header().len() + block + cut]);
-        assert_eq!(packets, frames()[..1]);
-        assert_eq!(why.unwrap(), "packet 2: the file ends in the middle of it", "{cut} bytes");
-    }
-    let classic = classic(false, false, 1, &[(0, 0, &[1; 60]), (0, 0, &[1; 60])]);
-    let (packets, why) = read(&classic[..classic.len() - 1]);
-    assert_eq!((packets.len(), why.as_deref()), (1, Some("packet 2: the file ends in the middle of it")));
-}
-
-#[test]
-fn damaged_and_hostile_files_are_errors_that_say_where() {
-    let good = classic(false, false, 1, &[(0, 0, &[1; 60])]);
-    let with = |from: usize, bytes: &[u8]| {
-        let mut file = good.clone();
-        file[from..from + bytes.len()].copy_from_slice(bytes);
-        file
-    };
-    let mut section = ours(&frames(), 4096);
-    let interface = 28;
-    section[interface + 8..interface + 10].copy_from_slice(&[113, 0]); // LINKTYPE_LINUX_SLL
-    let mut units = ours(&frames(), 4096);
-    units[interface + 20] = 200;
-    let mut named = ours(&frames(), 4096);
-    named[60 + 8] = 7; // the interface of the first packet
-    let mut length = ours(&frames(), 4096);
-    length[60 + 4..60 + 8].copy_from_slice(&0xffff_fff0u32.to_le_bytes());
-    let mut captured = ours(&frames(), 4096);
-    captured[60 + 20..60 + 24].copy_from_slice(&0x7fff_ffffu32.to_le_bytes());
-    let long = classic(false, false, 1, &[(0, 0, &[1; 60]), (0, 0, &vec![1; LONGEST + 1])]);
-    for (file, expected) in [
-        (vec![], "it is empty"),
-        (vec![1; 100], "no pcap or pcapng file"),
-        (good[..10].to_vec(), "no pcap or pcapng file"),
-        (with(20, &[101, 0, 0, 0]), "packet 1: it was not captured on Ethernet"),
-        (with(32, &[0xff; 4]), "packet 1: its block is longer"),
-        (section, "packet 1: it was not captured on Ethernet"),
-        (units, "if_tsresol"),
-        (named, "packet 1: its interface 7 is not described"),
-        (length, "packet 1: its block is longer"),
-        (captured, "packet 1: "),
-        (long, "packet 2: it has 65559 bytes; the longest frame has 65558"),
-    ] {
-        let (_, why) = read(&file);
-        let why = why.unwrap_or_default();
-        assert!(why.contains(expected), "{expected}: {why}");
-    }
-}
-
-/// Whatever byte is wrong, it is an error or another packet, and no more.
-#[test]
-fn any_byte_may_be_wrong() {
-    for file in [ours(&frames()[..2], 4096), classic(true, true, 1, &[(0, 0, &[1; 20]), (1, 1, &[2; 21])])] {
-        for at in 0..file.len() {
-            let mut wrong = file.clone();
-            wrong[at] ^= 0xff;
-            assert!(read(&wrong).0.len() <= 4);
-        }
-    }
+    assert_eq!(read(&ours(&long, 4096)), good(long));
 }
 
 /// The packets of a replay, in order, while they come without waiting for a clock.

@@ -322,16 +322,13 @@ impl Model {
     fn arrive(&mut self, from: usize, to: usize, frame: &[u8], meta: Meta) {
         let outside = self.ports[from].as_ref().is_some_and(|port| matches!(port.kind, Kind::Outside { .. }));
         let Some(port) = &mut self.ports[to] else { return };
-        let Kind::Program { takes, mtu } = port.kind else {
-            let takes = if port.kind == (Kind::Outside { takes_all: true }) {
-                ccnic_frame::Takes::ALL
-            } else {
-                ccnic_frame::Takes::NONE
-            };
-            assert!(!outside || takes.covers(meta.without_vlan()), "{meta:?} from outside to {port:?}");
-            port.gets.push((frame.to_vec(), meta));
-            port.counted.rx_packets += 1;
-            return;
+        let (takes, mtu) = match port.kind {
+            Kind::Program { takes, mtu } => (takes, mtu),
+            Kind::Outside { takes_all } => {
+                let takes = if takes_all { ccnic_frame::Takes::ALL } else { ccnic_frame::Takes::NONE };
+                assert!(!outside || takes.covers(meta.without_vlan()), "{meta:?} from outside to {port:?}");
+                (takes, u16::MAX)
+            }
         };
         let Some(frames) = complete(frame, meta, takes) else {
             port.counted.drop_bad_offload += 1;

@@ -65,7 +65,7 @@ pub trait OutsidePort: Statistics + Send {
         None
     }
 
-    /// True when it takes packets whose metadata request something.
+    /// True when it takes packets whose metadata request something, and does all of that itself. Any other port is sent complete packets.
     fn takes_offloads(&self) -> bool {
         false
     }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use ccnic::Desc;
 use ccnic::nic::{FETCH, Origin};
 use ccnic::rss::Spreader;
+use ccnic_control::capture::Reason;
 use ccnic_control::messages::QueueStatus;
+use ccnic_frame::{Meta, Takes};
 use ccnic_shm::{NativeMemory, timestamp};
 
 use super::places::Place;
@@ -29,6 +31,8 @@ pub struct SwitchedOutside<P> {
     /// By queue.
     sending: Vec<Sending>,
     pace: Pace,
+    /// Packets to it that were dropped: what they request cannot be done.
+    refused: u64,
     /// Until it joins a switch.
     rules: Option<Box<Rules>>,
     _place: Arc<Place>,
@@ -39,7 +43,35 @@ impl<P: OutsidePort> SwitchedOutside<P> {
     pub fn new(port: P, rules: Option<Box<Rules>>, place: Arc<Place>) -> SwitchedOutside<P> {
         let sending = (0..port.queues()).map(|_| Sending::default()).collect();
         let pace = Pace::new(port.queues() as u32);
-        SwitchedOutside { port, burst: Burst::default(), sending, pace, rules, _place: place }
+        SwitchedOutside { port, burst: Burst::default(), sending, pace, refused: 0, rules, _place: place }
+    }
+
+    /// Sends packets some of which request what the port, which takes complete packets only, does not.
+    #[cold]
+    #[inline(never)]
+    fn send_completed(
+        &mut self,
+        from: &Origin<'_, NativeMemory>,
+        packets: &[Desc],
+        lost: &mut Losses<'_>,
+        completer: &mut Completer,
+    ) {
+        for packet in packets.split_inclusive(|desc| !desc.more()) {
+            let meta = Meta::from_word(packet.first().map_or(0, |desc| desc.meta));
+            if Takes::NONE.covers(meta) {
+                self.port.send(from, packet, lost);
+                continue;
+            }
+            let (port, mut why) = (&mut self.port, None); // of any of its segments
+            let done = completer.complete(from, packet, Takes::NONE, |from, packets| {
+                port.send(from, packets, &mut |_, reason| why = Some(reason));
+            });
+            if done.is_err() {
+                self.refused += 1;
+                why = Some(Reason::BadOffload);
+            }
+            why.into_iter().for_each(|why| lost(packet, why));
+        }
     }
 }
 
@@ -87,9 +119,14 @@ impl<P: OutsidePort> SwitchPort for SwitchedOutside<P> {
         packets: &[Desc],
         _ahead: &[Desc],
         lost: &mut Losses<'_>,
-        _: &mut Completer,
+        completer: &mut Completer,
     ) {
-        self.port.send(from, packets, lost);
+        let said = || packets.iter().fold(0, |said, desc| said | desc.meta);
+        if !self.port.takes_offloads() && said() & Takes::NONE.others() != 0 {
+            self.send_completed(from, packets, lost, completer);
+        } else {
+            self.port.send(from, packets, lost);
+        }
         self.pace.found(); // an answer may be there already
     }
 
@@ -142,6 +179,7 @@ impl<P: Statistics> Statistics for SwitchedOutside<P> {
     fn report(&self) -> Vec<QueueStatus> {
         let mut queues = self.port.report();
         queues.iter_mut().zip(&self.sending).for_each(|(queue, sending)| sending.counters.add_to(queue));
+        queues.iter_mut().take(1).for_each(|first| first.drop_bad_offload += self.refused);
         queues
     }
 }

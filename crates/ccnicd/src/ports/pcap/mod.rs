@@ -14,6 +14,8 @@
 //!
 //! The polling thread never waits for a disk: it takes parts and chunks when they are there, and gives them back.
 
+#[cfg(test)]
+mod offload_tests;
 pub(super) mod options;
 mod pcapng;
 mod read;

@@ -13,7 +13,7 @@ use crate::dataplane::rss::RssLoopback;
 use crate::dataplane::{Attachment, DataplaneKind};
 use crate::poll::client::Part;
 use crate::ports::latency::Latency;
-use crate::ports::pcap::PcapPort;
+use crate::ports::pcap::{Hold, PcapPort};
 use crate::ports::program::ProgramPort;
 use crate::ports::tap::{Mtu, TapPort};
 use crate::ports::xdp::{Helped, XdpPort};
@@ -76,6 +76,8 @@ pub(super) struct OpenedPort {
     pub(super) mtu: Option<Mtu>,
     /// Its place in the switch.
     pub(super) place: Arc<Place>,
+    /// Of a port that replays: it begins when this is dropped.
+    pub(super) hold: Option<Hold>,
 }
 
 /// Opens a port that is no program, at one of `places`. It is held to `policy`. A helper may have been asked before.
@@ -90,6 +92,7 @@ pub(super) fn open_port(
 ) -> anyhow::Result<OpenedPort> {
     let rules = Rules::new(policy).context(NO_MEMORY)?;
     let place = places.take().context(NO_PLACE)?;
+    let mut hold = None;
     let (part, kind, queues, mtu) = match options {
         PortOptions::Tap(options) => {
             let port = TapPort::open(options)?;
@@ -101,9 +104,13 @@ pub(super) fn open_port(
             let (kind, queues) = (port.design(), OutsidePort::queues(&port) as u16);
             (outside(port, rules, &place), kind, queues, None)
         }
-        PortOptions::Pcap(options) => (outside(PcapPort::open(options)?, rules, &place), "pcap", 1, None),
+        PortOptions::Pcap(options) => {
+            let mut port = PcapPort::open(options)?;
+            hold = Some(port.hold());
+            (outside(port, rules, &place), "pcap", 1, None)
+        }
     };
-    Ok(OpenedPort { part, kind, queues, mtu, place })
+    Ok(OpenedPort { part, kind, queues, mtu, place, hold })
 }
 
 /// Such a port, at its place in the switch.

@@ -29,6 +29,7 @@ use crate::poll::core::ticks_per_microsecond;
 use crate::poll::links::{Links, mesh, mesh_bytes};
 use crate::poll::worker::Worker;
 use crate::ports::latency::Latency;
+use crate::ports::pcap::Hold;
 use crate::ports::tap::Mtu;
 use crate::sandbox::Sandbox;
 use crate::switch::lanes::lane_bytes;
@@ -145,6 +146,7 @@ pub(super) struct DealtPort {
     kind: &'static str,
     queues: u16,
     mtu: Option<Mtu>,
+    hold: Option<Hold>,
 }
 
 /// Clients and workers. Belongs to the control thread.
@@ -200,14 +202,15 @@ impl ControlPlane {
         Ok(plane)
     }
 
-    /// Opens the ports that are no programs, and has the switch join them.
+    /// Opens the ports that are no programs, and has the switch join them. Replays begin when all have joined.
     fn open_ports(&mut self, mut early: EarlyPorts) -> anyhow::Result<()> {
+        let mut holds = Vec::new();
         for at in 0..self.options.ports.len() {
             let (id, opened) = (FIRST_OUTSIDE + at as ClientId, early.take(at, &self.options)?);
             let name = self.options.ports.get(at).context("no such port")?.name();
             let policy = self.options.policies.of_port(at).clone();
             let dealt = self.deal(opened, &policy)?;
-            self.join(id, name, dealt, policy)?;
+            holds.extend(self.join(id, name, dealt, policy)?);
         }
         Ok(())
     }
@@ -217,13 +220,13 @@ impl ControlPlane {
     /// # Errors
     /// When there is no memory for what the policy needs.
     pub(super) fn deal(&self, opened: OpenedPort, policy: &Policy) -> anyhow::Result<DealtPort> {
-        let OpenedPort { part, kind, queues, mtu, place } = opened;
+        let OpenedPort { part, kind, queues, mtu, place, hold } = opened;
         let home = home(&self.workers);
         let parts = members(&self.workers, home, part, policy, &place)?;
-        Ok(DealtPort { parts, home, kind, queues, mtu })
+        Ok(DealtPort { parts, home, kind, queues, mtu, hold })
     }
 
-    /// Has the switch join a port.
+    /// Has the switch join a port. Its replay, if it has one, begins when what this returns is dropped.
     ///
     /// # Errors
     /// When a polling thread has died.
@@ -233,8 +236,8 @@ impl ControlPlane {
         name: String,
         port: DealtPort,
         policy: Policy,
-    ) -> anyhow::Result<()> {
-        let DealtPort { parts, home, kind, queues, mtu } = port;
+    ) -> anyhow::Result<Option<Hold>> {
+        let DealtPort { parts, home, kind, queues, mtu, hold } = port;
         for (at, part) in parts {
             let worker = self.workers.get_mut(at).context("no polling thread")?;
             anyhow::ensure!(worker.add(id, part, if at == home { queues.into() } else { 0 }), DIED);
@@ -242,7 +245,7 @@ impl ControlPlane {
         tracing::info!(name, queues, "port opened");
         self.next_outside = self.next_outside.max(id + 1);
         self.outside.push(OutsideRecord { id, name, kind, queues, home, policy, mtu });
-        Ok(())
+        Ok(hold)
     }
 
     pub(super) fn options(&self) -> &DaemonOptions {

@@ -227,9 +227,10 @@ impl ControlPlane {
         for port in &plan.close {
             self.close_port(port.id);
         }
+        let mut holds = Vec::new(); // replays begin when all ports are there, with their policies
         for (at, port) in opened {
             let Named { id, name } = plan.ports.get(at).context("a port without a name")?.clone();
-            self.join(id, name, port, first_policy(&new, at))?;
+            holds.extend(self.join(id, name, port, first_policy(&new, at))?);
         }
         for ((named, policy), rules) in plan.govern.into_iter().zip(rules) {
             for (worker, rules) in self.workers.iter().zip(rules) {
@@ -237,6 +238,7 @@ impl ControlPlane {
             }
             self.note_policy(named.id, policy);
         }
+        drop(holds);
         (self.options.ports, self.options.policies, self.options.flows) =
             (new.ports, new.policies, new.flows);
         self.options.limits.quotas.clone_from(&new.quotas);

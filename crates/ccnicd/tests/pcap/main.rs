@@ -188,6 +188,58 @@ fn files_that_cannot_be_used() {
     refused("pcap:record=/no/such/directory/file", "could not make it: No such file");
 }
 
+/// In whatever order ports are named, at the start and later: who is there when a replay begins gets all of it.
+#[test]
+fn a_replay_begins_when_all_ports_have_joined() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let expected = frames(50);
+    std::fs::write(path("in.pcap"), classic(&expected)).unwrap();
+    let replay = format!("pcap:{},rate=asap", path("in.pcap").display());
+    let record = |name: &str| format!("pcap:record={}", path(name).display());
+    for ports in [[&replay, &record("a")], [&record("a"), &replay]] {
+        let mut nic = Nic::start(&ports.map(String::as_str));
+        until("all to be recorded", || nic.counters(&record("a")).rx_packets >= 50);
+        nic.accounts_for_all();
+        assert!(nic.daemon.signal(Signal::TERM).success());
+        assert!(recorded(&path("a")) == expected);
+    }
+    // Applied, with a mirror that comes last.
+    let socket = path("nic.sock");
+    let later = directory.path().to_str().unwrap();
+    let mut daemon = Daemon::start_with(&socket, &["--wire", "switch", "--later-paths", later]);
+    let port = |name: &str, rest: &str| format!("[[port]]\nkind = 'pcap'\nname = '{name}'\n{rest}\n");
+    let [first, last] = ["b", "c"].map(|name| record(name)[5..].to_owned());
+    let options = format!("options = {{ rate = 'asap' }}\npolicy = {{ mirror = {{ to = 'pcap:{last}' }} }}");
+    let ports = [port(path("in.pcap").to_str().unwrap(), &options), port(&first, ""), port(&last, "")];
+    let text = format!("wire = 'switch'\n{}", ports.concat());
+    ccnic_control::Connection::open(&socket).unwrap().apply("nic.toml", &text, false).unwrap();
+    for name in ["b", "c"] {
+        until("all to be recorded", || daemon.program(&record(name)).unwrap().queues[0].rx_packets >= 50);
+    }
+    assert!(daemon.signal(Signal::TERM).success());
+    assert!(recorded(&path("b")) == expected && recorded(&path("c")) == expected);
+}
+
+#[test]
+fn packets_that_cannot_be_sent_are_counted_and_the_rest_is_replayed() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("in.pcap");
+    let mut sent = frames(5);
+    sent.insert(2, vec![1; 100_000]);
+    sent.insert(4, Vec::new());
+    std::fs::write(&source, classic(&sent)).unwrap();
+    let mut nic = Nic::start(&[&format!("pcap:{},rate=asap,loop=2", source.display())]);
+    let name = format!("pcap:{}", source.display());
+    until("the packets", || nic.counters(&name).tx_packets == 10);
+    assert_eq!(nic.counters(&name).missed, 4);
+    let log = nic.daemon.log();
+    assert!(log.contains("skipped packet 3: it has 100000 bytes; the longest frame has 65558"), "{log}");
+    assert_eq!(log.matches("skipped packet").count(), 1, "{log}");
+}
+
 #[test]
 fn a_recording_goes_to_a_file_of_its_own_and_through_no_link() {
     let _alone = alone();

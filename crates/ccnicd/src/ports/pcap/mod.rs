@@ -28,6 +28,9 @@ mod stream;
 mod tests;
 mod write;
 
+use std::convert::Infallible;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+
 use crate::memory::RegionMemory;
 use anyhow::{Context, ensure};
 use ccnic::Desc;
@@ -52,6 +55,8 @@ pub struct PcapPort {
     none: NativeMemory,
     /// The replay goes on; otherwise it waits for a packet.
     runs: bool,
+    /// It begins when the other end has gone.
+    held: Option<Receiver<Infallible>>,
     /// All but what the switch counts. `tx` is replayed, `rx` recorded.
     counters: QueueStatus,
 }
@@ -83,9 +88,23 @@ impl PcapPort {
             recorder: recorder.transpose()?,
             none,
             runs: options.start == Start::Now,
+            held: None,
             counters,
         })
     }
+
+    /// Has the replay not begin before what this returns is dropped.
+    pub fn hold(&mut self) -> Hold {
+        let (hold, held) = channel();
+        self.held = Some(held);
+        Hold { _hold: hold }
+    }
+}
+
+/// Keeps a replay from beginning: a packet that came before all other ports have joined would miss them.
+#[derive(Debug)]
+pub struct Hold {
+    _hold: Sender<Infallible>,
 }
 
 impl OutsidePort for PcapPort {
@@ -106,6 +125,12 @@ impl OutsidePort for PcapPort {
             recorder.settle();
         }
         let Some(replay) = self.replay.as_mut().filter(|_| self.runs) else { return 0 };
+        if let Some(held) = &self.held {
+            if matches!(held.try_recv(), Err(TryRecvError::Empty)) {
+                return 0;
+            }
+            self.held = None;
+        }
         let gathered = replay.gather();
         let packets = gathered.packets;
         self.counters.missed = replay.skipped();

@@ -8,6 +8,7 @@ use ccnic::{Desc, SharedMemory};
 use ccnic_shm::{NativeMemory, Pages, Region};
 use tempfile::NamedTempFile;
 
+use super::PcapPort;
 use super::options::{PcapOptions, Rate};
 use super::read::{Item, ROOM, Reader, Skipped};
 use super::replay::Replay;
@@ -128,4 +129,46 @@ fn packets_come_when_they_are_due() {
     let options = PcapOptions { rate: Rate::Packets(1), ..options };
     let mut replay = Replay::open(file.path(), &options).unwrap();
     assert_eq!(replay.gather().packets, 1, "the next one in a second");
+}
+
+/// The same for files that are read at once and for longer ones: what is whole is replayed, as often as was asked for.
+#[test]
+fn what_comes_before_the_end_of_a_file_that_is_cut_is_replayed() {
+    for packets in [2, 3000] {
+        let packets: Vec<_> = (0..packets).map(|n: u64| (n, vec![n as u8; 1500])).collect();
+        let whole = ours(&packets, 4096);
+        let file = stored(&whole[..whole.len() - 5]);
+        let options =
+            PcapOptions { rate: Rate::Asap, times: 2, ..PcapOptions::new(Some(file.path().into())) };
+        let mut replay = Replay::open(file.path(), &options).unwrap();
+        let whole = &packets[..packets.len() - 1];
+        let got = replayed(&mut replay, 2 * whole.len());
+        assert!(got.iter().zip(whole.iter().cycle()).all(|(got, (_, sent))| got == sent));
+        assert_eq!(replay.gather().packets, 0, "that was all");
+    }
+}
+
+#[test]
+fn a_replay_that_is_held_begins_when_it_is_let_go() {
+    use crate::ports::OutsidePort;
+    let file = stored(&ours(&frames(), 4096));
+    let options = PcapOptions { rate: Rate::Asap, ..PcapOptions::new(Some(file.path().into())) };
+    let mut port = PcapPort::open(&options).unwrap();
+    let hold = port.hold();
+    let mut burst = crate::ports::Burst::default();
+    let all = |_: &[u8]| crate::ports::Accepts::ALL;
+    assert_eq!(port.fetch(&mut burst, &all), 0);
+    assert!(crate::ports::Doze::has_work(&port), "nobody would call");
+    drop(hold);
+    assert!(port.fetch(&mut burst, &all) > 0);
+}
+
+#[test]
+fn what_is_skipped_is_counted_each_time() {
+    let packets: Vec<_> = [60, 70_000, 61].map(|len| (0, vec![7; len])).into();
+    let file = stored(&ours(&packets, 4096));
+    let options = PcapOptions { rate: Rate::Asap, times: 3, ..PcapOptions::new(Some(file.path().into())) };
+    let mut replay = Replay::open(file.path(), &options).unwrap();
+    assert_eq!(replayed(&mut replay, 6).iter().map(Vec::len).collect::<Vec<_>>(), [60, 61, 60, 61, 60, 61]);
+    assert_eq!(replay.skipped(), 3);
 }

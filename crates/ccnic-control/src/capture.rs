@@ -39,7 +39,7 @@ pub enum Direction {
 }
 
 /// Why packets are dropped: the names of the counters, by the number in the stream.
-const REASONS: [&str; 16] = [
+const REASONS: [&str; 17] = [
     "",
     "drop_too_short",
     "drop_bad_source",
@@ -56,6 +56,7 @@ const REASONS: [&str; 16] = [
     "drop_bad_offload",
     "drop_port_down",
     "drop_port_refused",
+    "drop_reserved",
 ];
 
 /// Why a packet was dropped, by the switch or by the port that it was for.
@@ -92,6 +93,8 @@ pub enum Reason {
     PortDown,
     /// The kernel has refused it.
     PortRefused,
+    /// To an address of protocols that end at the next bridge.
+    Reserved,
 }
 
 /// What is said of a packet before its bytes.
@@ -303,7 +306,7 @@ mod tests {
             assert!(COUNTERS.iter().any(|c| c.name == *name && c.kind == Kind::Drop), "{name}");
         }
         assert_eq!((Reason::TooShort.counter(), Reason::Storm.counter()), (REASONS[1], REASONS[7]));
-        assert_eq!(Reason::PortRefused.counter(), REASONS[15]);
+        assert_eq!((Reason::PortRefused.counter(), Reason::Reserved.counter()), (REASONS[15], REASONS[16]));
     }
 
     #[test]

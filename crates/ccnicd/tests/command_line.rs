@@ -86,6 +86,7 @@ fn a_switch() {
         option(option_, &[("0", "0"), ("-1", "-1"), ("many", "many"), ("4294967296", "4294967296")]);
     }
     option("--mac-table", &[("1048577", "1048577")]);
+    option("--reserved", &[("flood", "forward")]);
     says(&refused(&["--wire", "hub"]), &["hub", "loopback", "switch"]);
     says(&refused(&["--wire", "switch", "--reflect"]), &["--reflect", "loopback"]);
 }

@@ -74,6 +74,17 @@ pub enum LogFormat {
     Json,
 }
 
+/// What becomes of frames to 01:80:c2:00:00:00 to :0f, as one writes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ReservedName {
+    /// They are dropped (drop_reserved), as by any bridge
+    #[default]
+    Drop,
+    /// They go to all other ports, as those to other groups
+    Forward,
+}
+
 /// The configuration of ccnicd.
 #[allow(rustdoc::broken_intra_doc_links, reason = "brackets are what --help prints")]
 #[derive(Debug, Clone, PartialEq, Default, clap::Args, Deserialize, Serialize, JsonSchema)]
@@ -102,6 +113,9 @@ pub struct Config {
     /// Switch: addresses that it learns of one program [default: 256]
     #[arg(long, value_name = "N")]
     pub mac_port: Option<Within<1, U32_MAX>>,
+    /// Switch: frames to 01:80:c2:00:00:00 to :0f (spanning trees, PAUSE, LACP, LLDP), which end at the next bridge [default: drop]
+    #[arg(long, value_enum)]
+    pub reserved: Option<ReservedName>,
     /// Switch: a port that is no program (may be given several times): tap:NAME[,mtu=N][,address=IP/PREFIX]...[,mac=MAC][,queues=N][,offload=off]
     /// is a network interface of this kernel; xdp:IFACE[,queues=N][,mode=auto|native|generic][,zero-copy=auto|on|off][,ring=N][,checksum=auto|fill|keep]
     /// an interface whose packets bypass the kernel; pcap:FILE[,rate=recorded|asap|N][,loop=N][,start=now|packet][,record=FILE] files of packets
@@ -233,6 +247,7 @@ impl Config {
             mac_ageing: self.mac_ageing.or(file.mac_ageing),
             mac_table: self.mac_table.or(file.mac_table),
             mac_port: self.mac_port.or(file.mac_port),
+            reserved: self.reserved.or(file.reserved),
             ports: file.ports.into_iter().chain(self.ports).collect(),
             programs: file.programs.into_iter().chain(self.programs).collect(),
             defaults: self.defaults.or(&file.defaults),

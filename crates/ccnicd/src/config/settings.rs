@@ -7,7 +7,7 @@ use anyhow::{Context, bail, ensure};
 use ccnic_control::{ClientId, Limits, Quota, SocketAccess, UserLimits};
 
 use super::policy::MirrorConfig;
-use super::{Config, FileMode, FlowConfig, ProgramConfig, Text, User, WireName, Within};
+use super::{Config, FileMode, FlowConfig, ProgramConfig, ReservedName, Text, User, WireName, Within};
 use crate::control::users::{gid_of, uid_of};
 use crate::control::{DaemonOptions, FIRST_OUTSIDE, Said, default_socket};
 use crate::dataplane::DataplaneKind;
@@ -15,7 +15,7 @@ use crate::flow::ConfiguredFlows;
 use crate::ports::PortOptions;
 use crate::sandbox::{Account, Needs, SandboxOptions};
 use crate::switch::policy::{Policies, ProgramPolicy};
-use crate::switch::{MAX_PORTS, TableLimits};
+use crate::switch::{MAX_PORTS, Reserved, TableLimits};
 
 impl Config {
     /// What it comes to. CPUs that are not said are not chosen yet, and of the tuning nothing is known.
@@ -32,6 +32,10 @@ impl Config {
             policies: self.policies(dataplane)?,
             flows: self.flows()?,
             ports,
+            reserved: match self.reserved.unwrap_or_default() {
+                ReservedName::Drop => Reserved::Drop,
+                ReservedName::Forward => Reserved::Forward,
+            },
             sleep_after: self.sleep_after()?,
             access: self.access()?,
             said: self.said_of_ports(),

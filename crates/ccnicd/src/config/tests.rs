@@ -76,6 +76,14 @@ fn nothing_said_is_the_default_and_flags_come_before_the_file() {
 }
 
 #[test]
+fn frames_for_the_next_bridge_are_dropped_unless_it_is_said() {
+    use crate::switch::Reserved;
+    assert_eq!(settled("wire = 'switch'").reserved, Reserved::Drop);
+    assert_eq!(settled("wire = 'switch'\nreserved = 'forward'").reserved, Reserved::Forward);
+    refused("reserved = 'flood'", &["line 1", "forward"]);
+}
+
+#[test]
 fn the_user_that_the_daemon_becomes_is_an_operator() {
     let operators = |text: &str| settled(text).limits.operators;
     assert_eq!(operators("user = '4242:4343'"), [0, 4242]);

@@ -41,6 +41,7 @@ pub(super) fn start_workers(options: &DaemonOptions) -> std::io::Result<Vec<Work
         DataplaneKind::Loopback | DataplaneKind::Reflect => callers.iter().map(|_| Switch::none()).collect(),
     };
     let start = |((cpu, caller), switch): ((&usize, Caller), Switch)| {
+        let switch = switch.with_reserved(options.reserved);
         Worker::start(*cpu, rest, options.sleep_after, caller, switch)
     };
     options.cores.iter().zip(callers).zip(switches).map(start).collect()

@@ -8,8 +8,8 @@ use ccnic_control::{Limits, SocketAccess};
 use crate::dataplane::DataplaneKind;
 use crate::flow::ConfiguredFlows;
 use crate::ports::PortOptions;
-use crate::switch::MAX_WORKERS;
 use crate::switch::policy::Policies;
+use crate::switch::{MAX_WORKERS, Reserved};
 use crate::tune::Tuned;
 
 /// How a daemon is set up.
@@ -23,6 +23,8 @@ pub struct DaemonOptions {
     pub cores: Vec<usize>,
     /// What programs are connected to.
     pub dataplane: DataplaneKind,
+    /// What becomes, on a switch, of frames that are for the next bridge.
+    pub reserved: Reserved,
     /// Ports of the switch that are no programs.
     pub ports: Vec<PortOptions>,
     /// What ports and programs may do. (Without a switch: anything.)
@@ -67,6 +69,7 @@ impl DaemonOptions {
             access: SocketAccess::default(),
             cores,
             dataplane,
+            reserved: Reserved::default(),
             ports: Vec::new(),
             policies: Policies::default(),
             flows: ConfiguredFlows::default(),

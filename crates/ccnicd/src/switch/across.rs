@@ -7,7 +7,7 @@ use ccnic::{Desc, SharedMemory};
 use ccnic_shm::NativeMemory;
 
 use super::flood::{segments, weight_cut};
-use super::forward::{COPIES, FLOOD, MIRRORED, SAME_PORT, SPOOFED, WRONG_VLAN};
+use super::forward::{COPIES, FLOOD, MIRRORED, RESERVED, SAME_PORT, SPOOFED, WRONG_VLAN};
 use super::govern::{Ready, Sender, first};
 use super::lanes::{Guest, Handed, Lanes, mark};
 use super::news::{News, Told};
@@ -429,6 +429,7 @@ impl Switch {
         let slot = self.slots.get(usize::from(to)).and_then(Option::as_ref);
         match slot {
             _ if !sender.allows(seen) => SPOOFED,
+            _ if self.ends_here(seen.addresses.destination()) => RESERVED,
             _ if to == FLOOD => FLOOD,
             Some(slot) if !slot.takes(seen.vlan, sender.isolated()) => WRONG_VLAN,
             Some(_) if self.is_here(to, of) => to,

@@ -38,6 +38,7 @@ fn policies_hold_on_several_workers() {
             policy_tests::vlans_are_apart_and_tags_come_and_go();
             policy_tests::frames_of_other_vlans_do_not_enter();
             policy_tests::a_port_that_takes_offloads_inserts_tags_itself();
+            policy_tests::frames_for_the_next_bridge_go_no_further_and_teach_nothing();
             policy_tests::tags_of_long_frames_and_chains();
             policy_tests::a_port_speaks_from_its_own_addresses_only();
             policy_tests::isolated_ports_talk_with_the_others_only();

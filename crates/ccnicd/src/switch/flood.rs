@@ -18,6 +18,7 @@ use super::complete::{BYTES, SEGMENTS};
 use super::forward::{COPIES, FLOOD, SAME_PORT};
 use super::govern::{Ready, Sender, first};
 use super::lanes::{Guest, Handed};
+use super::policy::look::Seen;
 use super::*;
 
 /// A bit for each port.
@@ -169,7 +170,10 @@ impl Switch {
         let mut rules = self.slot(from).and_then(|slot| slot.rules.take());
         let mut sender = Sender { at: from, rules: rules.as_deref_mut(), away };
         let seen = sender.look(origin.mem, packet, bytes(packet)).ok();
-        let held = match seen.filter(|seen| seen.vlan == flood.vlan && sender.allows(seen)) {
+        let same = |seen: &Seen| {
+            seen.vlan == flood.vlan && sender.allows(seen) && !self.ends_here(seen.addresses.destination())
+        };
+        let held = match seen.filter(same) {
             Some(seen) => Some(seen.held),
             None => {
                 flood.left = Ports::default();

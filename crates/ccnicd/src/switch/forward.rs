@@ -7,7 +7,7 @@ use ccnic_frame::Meta;
 use ccnic_shm::NativeMemory;
 
 use super::flood::{segments, weight_cut};
-use super::frame::{Addresses, Station};
+use super::frame::{Addresses, Mac, Station};
 use super::govern::first;
 use super::slot::Verdict;
 use super::table::Learned;
@@ -30,6 +30,8 @@ pub(super) const WRONG_VLAN: u16 = u16::MAX - 5;
 pub(super) const ISOLATED: u16 = u16::MAX - 6;
 pub(super) const STORM: u16 = u16::MAX - 7;
 pub(super) const TOO_LONG: u16 = u16::MAX - 8;
+/// To an address of protocols that end at the next bridge.
+pub(super) const RESERVED: u16 = u16::MAX - 9;
 /// To the mirror with this number, whatever policies say; of packets that are handed over.
 pub(super) const MIRRORED: u16 = 1 << 12;
 
@@ -181,12 +183,21 @@ impl Switch {
         rules.limits.floods.passes(now)
     }
 
+    /// True when frames to this address are for the next bridge, and the operator has not said that they are to be forwarded.
+    #[inline(always)]
+    pub(super) fn ends_here(&self, to: Mac) -> bool {
+        to.is_group() && to.is_reserved() && !self.forwards_reserved
+    }
+
     /// Learns the source of a packet, and finds its destination.
     #[inline(never)]
     fn look_up(&mut self, from: PortId, addresses: Addresses, counters: &mut SwitchCounters) -> Verdict {
         let (to, source) = (addresses.destination(), addresses.source());
         if !source.is_station() {
             return Verdict { addresses, vlan: 0, to: BAD_SOURCE, source: None };
+        }
+        if self.ends_here(to) {
+            return Verdict { addresses, vlan: 0, to: RESERVED, source: None };
         }
         let source = match self.table.learn(Station::new(source, 0), from) {
             Learned::At(place) => Some(place),
@@ -255,6 +266,7 @@ impl Switch {
         match to {
             TOO_SHORT => counters.too_short += number,
             BAD_SOURCE => counters.bad_source += number,
+            RESERVED => counters.reserved += number,
             STORM => counters.storm += number,
             FLOOD if others > 0 => {
                 counters.flooded += number;

@@ -33,6 +33,13 @@ impl Mac {
         self.0 >> 40 & 1 != 0
     }
 
+    /// True for the addresses of protocols that end at the next bridge, 01:80:c2:00:00:00 to :0f (IEEE 802.1Q, 8.6.3): spanning trees, PAUSE,
+    /// LACP, 802.1X, LLDP.
+    #[inline(always)]
+    pub const fn is_reserved(self) -> bool {
+        self.0 & !0xf == Mac::new([1, 0x80, 0xc2, 0, 0, 0]).0
+    }
+
     /// True for an address that a frame may come from: of one station, and not all zeros.
     #[inline(always)]
     pub const fn is_station(self) -> bool {

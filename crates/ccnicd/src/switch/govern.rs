@@ -28,7 +28,7 @@ use ccnic_shm::NativeMemory;
 
 use super::flood::{segments, weight_cut};
 use super::forward::{
-    BAD_SOURCE, COPIES, FLOOD, ISOLATED, SAME_PORT, SPOOFED, STORM, TOO_LONG, TOO_SHORT, WRONG_VLAN,
+    BAD_SOURCE, COPIES, FLOOD, ISOLATED, RESERVED, SAME_PORT, SPOOFED, STORM, TOO_LONG, TOO_SHORT, WRONG_VLAN,
 };
 use super::frame::{Addresses, Station};
 use super::leaving::Leaving;
@@ -276,6 +276,9 @@ impl Switch {
         if !sender.allows(seen) {
             return dropped(SPOOFED);
         }
+        if self.ends_here(to) {
+            return dropped(RESERVED);
+        }
         let source = match self.table.learn(Station::new(source, vlan), sender.at) {
             Learned::At(place) => Some(place),
             Learned::Refused => {
@@ -350,6 +353,7 @@ impl Switch {
         match to {
             TOO_SHORT => counters.too_short += number(packets),
             BAD_SOURCE => counters.bad_source += number(packets),
+            RESERVED => counters.reserved += number(packets),
             SPOOFED => counters.spoofed += number(packets),
             WRONG_VLAN => counters.wrong_vlan += number(packets),
             ISOLATED => counters.isolated += number(packets),
@@ -480,6 +484,7 @@ fn reason(place: u16) -> Option<Reason> {
     match place {
         TOO_SHORT => Some(Reason::TooShort),
         BAD_SOURCE => Some(Reason::BadSource),
+        RESERVED => Some(Reason::Reserved),
         SPOOFED => Some(Reason::Spoofed),
         WRONG_VLAN => Some(Reason::Vlan),
         ISOLATED => Some(Reason::Isolated),

@@ -66,6 +66,16 @@ use news::News;
 use policy::Rules;
 use slot::{Slot, Verdict};
 
+/// What becomes of frames to addresses of protocols that end at the next bridge, 01:80:c2:00:00:00 to :0f.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reserved {
+    /// They are dropped and counted, and teach nothing.
+    #[default]
+    Drop,
+    /// They go where frames to other groups go.
+    Forward,
+}
+
 /// A port, by its place in the switch.
 pub type PortId = u16;
 
@@ -92,6 +102,8 @@ pub struct Switch {
     captures: Captures,
     /// That, or there are other workers.
     special: bool,
+    /// Frames to addresses of protocols that end at the next bridge are forwarded, as those to other groups.
+    forwards_reserved: bool,
     /// A mirror of what a port receives is polled by another worker than that port.
     far_mirrors: bool,
     /// To and from the switches of other workers, if there are any.
@@ -139,6 +151,7 @@ impl Switch {
             ruled: false,
             captures: Captures::default(),
             special: false,
+            forwards_reserved: false,
             far_mirrors: false,
             news: None,
             second: u64::MAX,
@@ -146,6 +159,12 @@ impl Switch {
             next_second: 0,
             seconds: 0,
         }
+    }
+
+    /// Has frames to 01:80:c2:00:00:00 to :0f forwarded as those to other groups, instead of dropped. Of a switch without ports.
+    #[must_use]
+    pub fn with_reserved(self, reserved: Reserved) -> Switch {
+        Switch { forwards_reserved: reserved == Reserved::Forward, ..self }
     }
 
     /// The clock that [`tick`](Switch::tick) is called with has so many ticks in a second.

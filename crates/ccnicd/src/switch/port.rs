@@ -118,6 +118,8 @@ pub struct SwitchCounters {
     pub too_short: u64,
     /// Dropped: from a group address, or from none.
     pub bad_source: u64,
+    /// Dropped: to an address of protocols that end at the next bridge.
+    pub reserved: u64,
     /// Dropped: to an address at the port that they came from, or there is no other port.
     pub no_destination: u64,
     /// Dropped: the port may not speak from an address that they claim.
@@ -145,6 +147,7 @@ impl SwitchCounters {
     pub(super) fn add_to(&self, queue: &mut QueueStatus) {
         queue.drop_too_short = self.too_short;
         queue.drop_bad_source = self.bad_source;
+        queue.drop_reserved = self.reserved;
         queue.drop_no_destination = self.no_destination;
         queue.drop_spoofed = self.spoofed;
         queue.drop_vlan = self.wrong_vlan;

@@ -91,6 +91,56 @@ pub(super) fn a_port_that_takes_offloads_inserts_tags_itself() {
     );
 }
 
+/// By any way into the switch: ports without rules, with VLANs, isolated, held to addresses; tags in the frame and in the metadata.
+#[test]
+pub(super) fn frames_for_the_next_bridge_go_no_further_and_teach_nothing() {
+    let macs = vec![Mac::new(mac(1))];
+    let ruled = || {
+        [
+            access(10),
+            trunk(&[10], 0),
+            Policy { macs: macs.clone(), ..none() },
+            Policy { isolated: true, ..none() },
+            none(),
+            none(),
+        ]
+    };
+    let to = |last: [u8; 2]| {
+        let mut frame = frame(255, 1, 64);
+        frame[..6].copy_from_slice(&[1, 0x80, 0xc2, 0, last[0], last[1]]);
+        frame
+    };
+    for mut net in [Net::new([none(), none(), none()]), Net::new(ruled())] {
+        for from in 0..net.cables.len() {
+            for last in 0..16 {
+                let request = Meta::default().with_vlan(Tci::new(10)).word();
+                let hello = to([0, last]);
+                assert_eq!(
+                    net.burst(from, vec![(hello.clone(), 0), (tagged(&hello, 10), 0), (hello, request)])
+                        .concat(),
+                    []
+                );
+            }
+            let counted = net.count(from);
+            assert_eq!(counted.drop_reserved + counted.drop_vlan, 48, "{counted:?}");
+            assert!(counted.drop_reserved >= 16);
+        }
+        assert!(net.switch.table().is_empty());
+        net.check_conservation();
+    }
+    let mut net = Net::new([none(), none()]);
+    for last in [[0, 16], [0, 32], [1, 0], [0xff, 0xff]] {
+        assert_eq!(net.cast(0, &to(last)).len(), 1, "{last:?}");
+    }
+    for mut net in [Net::new([none(), none(), none()]), Net::new(ruled())] {
+        net.switch.switches.iter_mut().for_each(|switch| switch.forwards_reserved = true);
+        let (from, others) =
+            (net.cables.len() - 1, net.cables.len() - 1 - 2 * usize::from(net.cables.len() > 3));
+        assert_eq!(net.cast(from, &to([0, 14])).len(), others);
+        assert!(!net.switch.table().is_empty());
+    }
+}
+
 /// Every length around segments and lines, in bursts, flooded to ports with and without tags.
 #[test]
 pub(super) fn tags_of_long_frames_and_chains() {

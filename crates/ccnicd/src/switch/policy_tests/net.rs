@@ -246,6 +246,7 @@ impl Net {
                 + q.drop_vlan
                 + q.drop_isolated
                 + q.drop_storm
+                + q.drop_reserved
                 + q.drop_rate
                 + q.drop_handoff_full
         });

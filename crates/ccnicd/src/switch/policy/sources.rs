@@ -6,6 +6,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use ccnic_frame::headers::MAX_EXTENSIONS;
 use ccnic_frame::{Headers, L3, L4};
 
 use crate::switch::Mac;
@@ -17,6 +18,19 @@ const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 
 /// The start of ARP for IPv4 over Ethernet: hardware 1, protocol 0x0800, lengths 6 and 4 (RFC 826).
 const ARP_START: [u8; 6] = [0, 1, 8, 0, 6, 4];
+
+/// Headers between that of IPv6 and the upper layer (IANA), and upper layers whose header is to be whole in a first fragment.
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const AUTHENTICATION: u8 = 51;
+const DESTINATION: u8 = 60;
+const MOBILITY: u8 = 135;
+const HIP: u8 = 139;
+const SHIM6: u8 = 140;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMPV6: u8 = 58;
 
 /// ICMPv6 (RFC 4861): router solicitation and advertisement, neighbour solicitation and advertisement, redirect.
 const ROUTER_SOLICITATION: u8 = 133;
@@ -145,8 +159,28 @@ impl Sources {
         }
         match headers.l4 {
             L4::Icmpv6 => self.allows_icmpv6(mac, icmp, headers.l4_end <= start.len()),
-            // Of fragments, too: receivers ignore neighbour discovery in them (RFC 6980).
+            L4::Fragment | L4::Other(_) => self.allows_chain(mac, start, headers),
             _ => headers.malformed.is_none(),
+        }
+    }
+
+    /// What is in a fragment, or behind headers that [`Headers`] does not follow (RFC 7113, section 3).
+    ///
+    /// A first fragment without the whole chain does not pass, so what comes after it becomes no packet. Neighbour discovery does not come in
+    /// fragments, also not in one that is the whole packet (RFC 6980).
+    fn allows_chain(&self, mac: Mac, start: &[u8], headers: &Headers) -> bool {
+        let packet = start.get(headers.l3_at..headers.l3_end.min(start.len())).unwrap_or_default();
+        match Chain::of(packet) {
+            None => false,
+            Some(Chain { later: true, .. }) => true,
+            Some(Chain { protocol: ICMPV6, upper, fragment, .. }) => {
+                let discovers = |kind: &u8| (ROUTER_SOLICITATION..=REDIRECT).contains(kind);
+                if fragment && upper.first().is_some_and(discovers) {
+                    return false;
+                }
+                self.allows_icmpv6(mac, upper, headers.l3_end <= start.len())
+            }
+            Some(_) => true,
         }
     }
 
@@ -166,6 +200,59 @@ impl Sources {
             Some(_) => return true,
         };
         claims_only(mac, icmp.get(options..).filter(|_| whole))
+    }
+}
+
+/// What the chain of headers of an IPv6 packet leads to.
+struct Chain<'a> {
+    protocol: u8,
+    /// From the header of that protocol on.
+    upper: &'a [u8],
+    /// It lies in a fragment.
+    fragment: bool,
+    /// In one that is not the first, where there is no chain to follow.
+    later: bool,
+}
+
+impl Chain<'_> {
+    /// Follows it; `None` where it does not end in the bytes that there are, or not soon.
+    fn of(packet: &[u8]) -> Option<Chain<'_>> {
+        let (mut protocol, mut rest) = (*packet.get(6)?, packet.get(40..)?);
+        let mut fragment = false;
+        for _ in 0..=MAX_EXTENSIONS {
+            let header = || rest.first_chunk::<8>();
+            let bytes = match protocol {
+                HOP_BY_HOP | ROUTING | DESTINATION | MOBILITY | HIP | SHIM6 => {
+                    (usize::from(header()?[1]) + 1) * 8
+                }
+                AUTHENTICATION => (usize::from(header()?[1]) + 2) * 4,
+                FRAGMENT if fragment => return None,
+                FRAGMENT => 8,
+                _ => {
+                    let upper = match protocol {
+                        TCP => 20,
+                        UDP => 8,
+                        ICMPV6 => 4,
+                        _ => 0,
+                    };
+                    return (rest.len() >= upper).then_some(Chain {
+                        protocol,
+                        upper: rest,
+                        fragment,
+                        later: false,
+                    });
+                }
+            };
+            let [next, _, high, low, ..] = *header()?;
+            if protocol == FRAGMENT {
+                fragment = true;
+                if u16::from_be_bytes([high, low]) >> 3 != 0 {
+                    return Some(Chain { protocol: next, upper: &[], fragment, later: true });
+                }
+            }
+            (protocol, rest) = (next, rest.get(bytes..)?);
+        }
+        None
     }
 }
 
@@ -331,7 +418,48 @@ mod tests {
             "254 bytes and 262"
         );
         assert!(allows(&v6("fd00::5", 58, &[128; 900])), "a long ping");
-        assert!(allows(&v6("fd00::5", 44, &[58, 0, 0, 1, 0, 0, 0, 1, 136, 0, 0, 0])), "a fragment");
+    }
+
+    /// RFC 7113 and RFC 6980: who has seen the first fragment of a packet has seen what it is, or there is no packet.
+    #[test]
+    fn fragments_hide_nothing() {
+        let fragment = |next: u8, offset: u16, more: bool, data: &[u8]| {
+            let [high, low] = (offset | u16::from(more)).to_be_bytes();
+            allows(&v6("fe80::1", 44, &[&[next, 0, high, low, 0, 0, 0, 9][..], data].concat()))
+        };
+        let options = |next: u8, message: &[u8]| [&[next, 2][..], &[0; 22], message].concat();
+        let solicit = nd(135, "fd00::9", &link(1, MAC));
+        for kind in [133, 134, 135, 136, 137] {
+            let message = [&[kind][..], &solicit[1..]].concat();
+            assert!(!fragment(58, 0, false, &message), "{kind}, an atomic fragment");
+            assert!(!fragment(58, 0, true, &message[..8]), "{kind}, the first of several");
+            assert!(!fragment(60, 0, true, &options(58, &message[..8])), "{kind}, behind options");
+            assert!(!allows(&v6(
+                "fe80::1",
+                60,
+                &[&[44, 0, 0, 0, 0, 0, 0, 0, 58, 0, 0, 0, 0, 0, 0, 9][..], &message].concat()
+            )));
+        }
+        assert!(!fragment(60, 0, true, &options(58, &[])), "the first one ends before the upper layer");
+        assert!(!fragment(60, 0, true, &options(58, &[])[..16]), "the first one ends in an extension header");
+        assert!(
+            !fragment(58, 0, true, &[128])
+                && !fragment(6, 0, true, &[1; 16])
+                && !fragment(17, 0, true, &[1; 4])
+        );
+        assert!(!fragment(44, 0, true, &[58, 0, 0, 0, 0, 0, 0, 1, 134, 0, 0, 0]), "a fragment of a fragment");
+        assert!(!fragment(51, 0, true, &[&[58, 4][..], &[0; 22], &[134, 0, 0, 0]].concat()), "behind AH");
+        assert!(fragment(58, 8, true, &[134; 40]) && fragment(58, 8, false, &[134; 8]), "not the first");
+        assert!(fragment(58, 0, true, &[128; 64]) && fragment(17, 0, false, &[7; 30]), "ping and UDP");
+        assert!(fragment(6, 0, true, &[7; 24]) && fragment(60, 0, true, &options(17, &[7; 8])));
+        // Headers that others follow, without a fragment.
+        let behind = |next: u8, message: &[u8]| allows(&v6("fe80::1", next, message));
+        let authenticated = |message: &[u8]| [&[58, 4][..], &[0; 22], message].concat();
+        assert!(!behind(51, &authenticated(&nd(134, "fd00::5", &[]))));
+        assert!(behind(51, &authenticated(&nd(136, "fd00::5", &link(2, MAC)))));
+        assert!(!behind(51, &authenticated(&nd(136, "fd00::1", &link(2, MAC)))));
+        assert!(!behind(135, &[&[58, 0, 0, 0, 0, 0, 0, 0][..], &nd(134, "fd00::5", &[])].concat()));
+        assert!(behind(50, &[9; 30]) && behind(59, &[]) && behind(115, &[9; 30]));
     }
 
     #[test]

@@ -10,6 +10,9 @@
 //! there, `and` and `or` bind equally and from the left, `not` most. Otherwise than there, everything looks behind VLAN tags, so that
 //! `host 10.0.0.1` finds tagged packets, too, and what is behind `vlan` is read as what is before it.
 //!
+//! **What is malformed matches as there**: fields are read where they would be, and no length is checked, so `tcp port 80` finds a packet
+//! that claims to be longer than it is. A packet that ends before a field that the filter asks for does not match, also behind `not`.
+//!
 //! (Of the crates that compile such filters without C, none has been used by others yet; libpcap would be a C library for the sake of a
 //! page of comparisons.)
 
@@ -19,8 +22,6 @@ mod tests;
 
 use std::fmt;
 use std::net::IpAddr;
-
-use ccnic_frame::{Headers, L3, L4, MAX_HEADERS, vlan};
 
 /// Which packets are captured.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -77,135 +78,170 @@ enum Side {
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const ARP: u16 = 0x0806;
+/// It has its addresses where ARP has them.
+const RARP: u16 = 0x8035;
+/// EtherTypes of tags, of which two are passed over.
+const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const SCTP: u8 = 132;
+/// The header of IPv6 that says that it is a fragment.
+const FRAGMENT: u8 = 44;
 
 /// A packet that is looked at.
 struct Packet<'a> {
     frame: &'a [u8],
     len: usize,
-    headers: Headers,
+    tags: usize,
+    /// The EtherType behind the tags; `None`: it ends before.
+    kind: Option<u16>,
+    /// Where the network layer begins.
+    at: usize,
 }
 
 impl Filter {
     /// True for a packet of `len` bytes that begins with these.
     pub fn matches(&self, frame: &[u8], len: usize) -> bool {
         let Some(expr) = &self.0 else { return true };
-        let start = frame.get(..MAX_HEADERS).unwrap_or(frame);
-        expr.matches(&Packet { frame, len, headers: Headers::parse(start, len) })
+        expr.matches(&Packet::new(frame, len)) == Some(true)
     }
 }
 
+/// `None`: the packet ends before what is asked for, and does not match, whatever else is asked.
 impl Expr {
-    fn matches(&self, packet: &Packet<'_>) -> bool {
-        match self {
-            Expr::And(a, b) => a.matches(packet) && b.matches(packet),
-            Expr::Or(a, b) => a.matches(packet) || b.matches(packet),
-            Expr::Not(a) => !a.matches(packet),
-            Expr::Is(primitive) => primitive.matches(packet),
-        }
+    fn matches(&self, packet: &Packet<'_>) -> Option<bool> {
+        Some(match self {
+            Expr::And(a, b) => a.matches(packet)? && b.matches(packet)?,
+            Expr::Or(a, b) => a.matches(packet)? || b.matches(packet)?,
+            Expr::Not(a) => !a.matches(packet)?,
+            Expr::Is(primitive) => primitive.matches(packet)?,
+        })
     }
 }
 
 impl Primitive {
-    fn matches(&self, packet: &Packet<'_>) -> bool {
-        match *self {
+    fn matches(&self, packet: &Packet<'_>) -> Option<bool> {
+        Some(match *self {
             Primitive::Net { side, address, bits } => {
-                let is_in = |other: Option<IpAddr>| other.is_some_and(|other| in_net(other, address, bits));
-                let [source, destination] = packet.addresses();
-                side.any(is_in(source), is_in(destination))
+                let Some([source, destination]) = packet.addresses(address.is_ipv4())? else {
+                    return Some(false);
+                };
+                let is_in = |at| packet.begins(at, address, bits);
+                return side.any(|| is_in(source), || is_in(destination));
             }
             Primitive::Port { side, from, to } => {
-                let is_in = |port: Option<u16>| port.is_some_and(|port| (from..=to).contains(&port));
-                let [source, destination] = packet.ports();
-                side.any(is_in(source), is_in(destination))
+                let Some(at) = packet.ports()? else { return Some(false) };
+                let is_in = |at| Some((from..=to).contains(&packet.short(at)?));
+                return side.any(|| is_in(at), || is_in(at + 2));
             }
             Primitive::Ether { side, mac } => {
-                side.any(packet.bytes(6) == Some(mac), packet.bytes(0) == Some(mac))
+                return side.any(|| Some(packet.bytes(6)? == mac), || Some(packet.bytes(0)? == mac));
             }
-            Primitive::EtherType(kind) => packet.headers.ether_type == kind,
-            Primitive::Protocol(number) => packet.protocol() == Some(number),
+            Primitive::EtherType(kind) => packet.kind? == kind,
+            Primitive::Protocol(number) => return packet.carries(number),
             Primitive::Vlan(id) => {
-                let tci = vlan::outer(packet.frame);
-                packet.headers.tags > 0 && id.is_none_or(|id| tci.is_some_and(|tci| tci.vid() == id))
+                packet.kind?;
+                packet.tags > 0 && id.map_or(Some(true), |id| Some(packet.short(14)? & 0xfff == id))?
             }
             Primitive::Less(most) => packet.len <= most as usize,
             Primitive::Greater(least) => packet.len >= least as usize,
-            Primitive::Broadcast => packet.bytes(0) == Some([0xff; 6]),
-            Primitive::Multicast => packet.frame.first().is_some_and(|byte| byte & 1 != 0),
-        }
+            Primitive::Broadcast => packet.bytes(0)? == [0xff; 6],
+            Primitive::Multicast => packet.byte(0)? & 1 != 0,
+        })
     }
 }
 
 impl Side {
-    fn any(self, source: bool, destination: bool) -> bool {
+    /// The destination is asked for where the source does not say it.
+    fn any(
+        self,
+        source: impl FnOnce() -> Option<bool>,
+        destination: impl FnOnce() -> Option<bool>,
+    ) -> Option<bool> {
         match self {
-            Side::Source => source,
-            Side::Destination => destination,
-            Side::Either => source || destination,
+            Side::Source => source(),
+            Side::Destination => destination(),
+            Side::Either => Some(source()? || destination()?),
         }
     }
 }
 
 impl Packet<'_> {
+    fn new(frame: &[u8], len: usize) -> Packet<'_> {
+        let mut packet = Packet { frame, len, tags: 0, kind: None, at: 14 };
+        packet.kind = packet.short(12);
+        while packet.tags < 2 && packet.kind.is_some_and(|kind| TAGS.contains(&kind)) {
+            packet.kind = packet.short(packet.at + 2);
+            packet.tags += 1;
+            packet.at += 4;
+        }
+        packet
+    }
+
     fn bytes<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
         self.frame.get(at..)?.first_chunk().copied()
     }
 
-    /// Source and destination, also of ARP.
-    fn addresses(&self) -> [Option<IpAddr>; 2] {
-        let at = self.headers.l3_at;
-        let v4 = |at| self.bytes::<4>(at).map(IpAddr::from);
-        let v6 = |at| self.bytes::<16>(at).map(IpAddr::from);
-        match self.headers.l3 {
-            L3::Ipv4 => [v4(at + 12), v4(at + 16)],
-            L3::Ipv6 => [v6(at + 8), v6(at + 24)],
-            // Ethernet and IPv4 (RFC 826).
-            L3::Other if self.headers.ether_type == ARP && self.bytes(at) == Some([0, 1, 8, 0, 6, 4]) => {
-                [v4(at + 14), v4(at + 24)]
-            }
-            L3::Other => [None, None],
-        }
+    fn byte(&self, at: usize) -> Option<u8> {
+        self.frame.get(at).copied()
     }
 
-    fn ports(&self) -> [Option<u16>; 2] {
-        match self.headers.l4 {
-            L4::Tcp | L4::Udp | L4::Sctp => {
-                [0, 2].map(|at| self.bytes(self.headers.l4_at + at).map(u16::from_be_bytes))
-            }
-            _ => [None, None],
-        }
+    fn short(&self, at: usize) -> Option<u16> {
+        self.bytes(at).map(u16::from_be_bytes)
     }
 
-    /// What is in IP, where its header says so.
-    fn protocol(&self) -> Option<u8> {
-        let known = match self.headers.l4 {
-            L4::Tcp => Some(6),
-            L4::Udp => Some(17),
-            L4::Sctp => Some(132),
-            L4::Icmp => Some(1),
-            L4::Icmpv6 => Some(58),
-            L4::Other(number) => Some(number),
-            L4::None | L4::Fragment => None,
+    /// Where source and destination are, also of ARP, if it has addresses of that version.
+    fn addresses(&self, v4: bool) -> Option<Option<[usize; 2]>> {
+        let at = self.at;
+        Some(match self.kind? {
+            IPV4 if v4 => Some([at + 12, at + 16]),
+            ARP | RARP if v4 => Some([at + 14, at + 24]),
+            IPV6 if !v4 => Some([at + 8, at + 24]),
+            _ => None,
+        })
+    }
+
+    /// True when the address there has the first `bits` bits of `net`. Words that do not matter need not be there.
+    fn begins(&self, at: usize, net: IpAddr, bits: u8) -> Option<bool> {
+        let net = match net {
+            IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
+            IpAddr::V6(v6) => v6.to_bits(),
         };
-        let of_header = match self.headers.l3 {
-            L3::Ipv4 => 9,
-            L3::Ipv6 => 6,
-            L3::Other => return None,
-        };
-        known.or_else(|| self.frame.get(self.headers.l3_at + of_header).copied())
+        for word in 0..usize::from(bits).div_ceil(32) {
+            let left = (usize::from(bits) - 32 * word).min(32);
+            let wanted = (net >> (96 - 32 * word)) as u32;
+            let found = u32::from_be_bytes(self.bytes(at + 4 * word)?);
+            if (found ^ wanted) >> (32 - left) != 0 {
+                return Some(false);
+            }
+        }
+        Some(true)
     }
-}
 
-/// True when `address` has the first `bits` bits of `net`.
-fn in_net(address: IpAddr, net: IpAddr, bits: u8) -> bool {
-    let shift = |width: u32| width.saturating_sub(bits.into());
-    match (address, net) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => {
-            (a.to_bits() ^ b.to_bits()).checked_shr(shift(32)).unwrap_or(0) == 0
-        }
-        (IpAddr::V6(a), IpAddr::V6(b)) => {
-            (a.to_bits() ^ b.to_bits()).checked_shr(shift(128)).unwrap_or(0) == 0
-        }
-        _ => false,
+    /// Where the source port is: in a first fragment, too, and of IPv6 without extension headers.
+    fn ports(&self) -> Option<Option<usize>> {
+        let (at, has_ports) = (self.at, |protocol| [TCP, UDP, SCTP].contains(&protocol));
+        Some(match self.kind? {
+            IPV4 if has_ports(self.byte(at + 9)?) && self.short(at + 6)? & 0x1fff == 0 => {
+                Some(at + usize::from(self.byte(at)? & 0xf) * 4)
+            }
+            IPV6 if has_ports(self.byte(at + 6)?) => Some(at + 40),
+            _ => None,
+        })
+    }
+
+    /// True when the header of IP names this protocol, or that of a fragment behind the one of IPv6.
+    fn carries(&self, number: u8) -> Option<bool> {
+        let at = self.at;
+        Some(match self.kind? {
+            IPV4 => self.byte(at + 9)? == number,
+            IPV6 => {
+                let next = self.byte(at + 6)?;
+                next == number || next == FRAGMENT && self.byte(at + 40)? == number
+            }
+            _ => false,
+        })
     }
 }
 

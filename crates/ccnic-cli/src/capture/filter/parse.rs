@@ -5,22 +5,33 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail, ensure};
 
-use super::{ARP, Expr, Filter, IPV4, IPV6, Primitive, Side};
+use super::{ARP, Expr, Filter, IPV4, IPV6, Primitive, SCTP, Side, TCP, UDP};
 
 /// Parentheses and `not`s in each other.
 const DEEPEST: usize = 64;
 
-/// Words that say which kind of packet, and what they stand for.
-const KINDS: [(&str, Primitive); 8] = [
-    ("ip", Primitive::EtherType(IPV4)),
-    ("ip6", Primitive::EtherType(IPV6)),
-    ("arp", Primitive::EtherType(ARP)),
-    ("tcp", Primitive::Protocol(6)),
-    ("udp", Primitive::Protocol(17)),
-    ("sctp", Primitive::Protocol(132)),
-    ("icmp", Primitive::Protocol(1)),
-    ("icmp6", Primitive::Protocol(58)),
+/// Words that say which kind of packet: its EtherType, the protocol inside, or both.
+const KINDS: [(&str, Option<u16>, Option<u8>); 8] = [
+    ("ip", Some(IPV4), None),
+    ("ip6", Some(IPV6), None),
+    ("arp", Some(ARP), None),
+    ("tcp", None, Some(TCP)),
+    ("udp", None, Some(UDP)),
+    ("sctp", None, Some(SCTP)),
+    ("icmp", Some(IPV4), Some(1)),
+    ("icmp6", Some(IPV6), Some(58)),
 ];
+
+/// What such a word asks for.
+fn kind(word: &str) -> Option<Expr> {
+    let (_, ether, inside) = KINDS.iter().find(|(name, ..)| *name == word)?;
+    let ether = ether.map(|number| Expr::Is(Primitive::EtherType(number)));
+    let inside = inside.map(|number| Expr::Is(Primitive::Protocol(number)));
+    match (ether, inside) {
+        (Some(ether), Some(inside)) => Some(Expr::And(Box::new(ether), Box::new(inside))),
+        (ether, inside) => ether.or(inside),
+    }
+}
 
 /// What may stand behind such a word, and then asks for something else of that kind of packet.
 const ASKS: [&str; 7] = ["src", "dst", "host", "net", "port", "portrange", "proto"];
@@ -121,8 +132,7 @@ impl<'a> Rest<'a> {
 
     fn primitive(&mut self) -> anyhow::Result<Expr> {
         let word = self.take().context("the filter ends where something to look for is expected")?;
-        if let Some((_, kind)) = KINDS.iter().find(|(name, _)| *name == word) {
-            let kind = Expr::Is(*kind);
+        if let Some(kind) = kind(word) {
             let asks = self.peek().is_some_and(|next| ASKS.contains(&next));
             return if asks { Ok(Expr::And(Box::new(kind), Box::new(self.primitive()?))) } else { Ok(kind) };
         }
@@ -208,18 +218,13 @@ fn number<N: FromStr>(what: &str, text: &str) -> anyhow::Result<N> {
 }
 
 fn protocol(text: &str) -> anyhow::Result<u8> {
-    let named = KINDS.iter().find_map(|(name, kind)| match kind {
-        Primitive::Protocol(number) if *name == text => Some(*number),
-        _ => None,
-    });
+    let named = KINDS.iter().find(|(name, ..)| *name == text).and_then(|(.., inside)| *inside);
     named.map_or_else(|| number("proto", text), Ok)
 }
 
 fn ether_type(text: &str) -> anyhow::Result<u16> {
-    let named = KINDS.iter().find_map(|(name, kind)| match kind {
-        Primitive::EtherType(number) if *name == text => Some(*number),
-        _ => None,
-    });
+    let named = KINDS.iter().find(|(name, _, inside)| *name == text && inside.is_none());
+    let named = named.and_then(|(_, ether, _)| *ether);
     match (named, text.strip_prefix("0x")) {
         (Some(number), _) => Ok(number),
         (None, Some(digits)) => u16::from_str_radix(digits, 16)

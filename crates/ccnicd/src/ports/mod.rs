@@ -11,6 +11,8 @@ pub(crate) mod kept;
 pub mod latency;
 mod link;
 mod namespace;
+#[cfg(test)]
+mod offload_table;
 mod options;
 mod outside;
 pub mod pcap;

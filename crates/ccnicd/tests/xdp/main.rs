@@ -12,6 +12,8 @@ mod helper;
 mod namespaces;
 #[path = "../network/mod.rs"]
 mod network;
+#[path = "../../src/ports/offload_table.rs"]
+mod offload_table;
 mod program;
 mod veth;
 mod wire;

@@ -6,6 +6,7 @@ use ccnic_frame::{Headers, checksum};
 
 use super::common::until;
 use super::net::{Namespace, Nic, accept, connect, exchange, ip};
+use super::offload_table::{check, table};
 use super::stack::{MAC, Port};
 use super::veth::{addresses, elsewhere, veth, with_xdp};
 
@@ -95,5 +96,36 @@ fn checksums_inside() {
         assert_eq!(checksum::verify_l4(&frame, &headers, []), Ok(good), "{port}");
         assert_eq!(checksum::is_pseudo(&frame, &headers), !good);
         assert!(frame[42..].iter().all(|byte| *byte == 7));
+    }
+}
+
+#[test]
+fn what_a_program_requests_is_done() {
+    with_xdp("wire::requests_inside");
+}
+
+/// Every offload, as it is at the far end of the wire: there is another switch.
+#[test]
+#[ignore = "for what_a_program_requests_is_done"]
+fn requests_inside() {
+    veth("");
+    ip("link set far addrgenmode none");
+    let [near, far] = ["xdp:near", "xdp:far"].map(|port| Nic::start(&[port]));
+    let mut sender = Port::open(&near.socket, "sender", 1500, true);
+    let mut receiver = Port::open(&far.socket, "receiver", 1500, false);
+    let hello = [&[2, 0, 0, 0, 0, 8, 2, 0, 0, 0, 0, 1, 0x88, 0xb5][..], &[0; 46]].concat();
+    until("the wire", || {
+        sender.send(&hello, 0);
+        receiver.next().is_some_and(|frame| frame == hello)
+    });
+    for (frame, meta, number) in table() {
+        until("room to send", || sender.send(&frame, meta.word()));
+        let mut packets = Vec::new();
+        until(&format!("{number} packets: {meta:?}"), || {
+            let came = std::iter::from_fn(|| receiver.next());
+            packets.extend(came.filter(|packet| packet[..12] == frame[..12]));
+            packets.len() >= number
+        });
+        check(&frame, meta, &packets);
     }
 }

@@ -6,10 +6,11 @@ use std::os::unix::net::UnixDatagram;
 use crate::memory::RegionMemory;
 use ccnic::{Desc, SharedMemory};
 use ccnic_frame::vnet::{NEEDS_CSUM, SHORT_BYTES};
-use ccnic_frame::{Checksum, Headers, Meta, Segmentation, Tci, VnetHeader};
+use ccnic_frame::{Checksum, Headers, Meta, Segment, Segmentation, Segmenter, Sum, Tci, VnetHeader};
 use ccnic_shm::{NativeMemory, Pages, Region};
 
 use super::outgoing::send;
+use crate::ports::offload_table::{check, table};
 use crate::ports::unsent::Unsent;
 use crate::testing::udp;
 
@@ -73,6 +74,34 @@ fn a_tag_is_inserted() {
     let (header, got) = written(&frame, 128, Meta::default().with_vlan(Tci::new(7)), 1500).unwrap();
     assert_eq!(header, VnetHeader::default());
     assert_eq!((&got[..12], &got[12..16], &got[16..]), (&frame[..12], &[0x81, 0, 0, 7][..], &frame[12..]));
+}
+
+/// Every offload: what the kernel makes of a frame and its header is complete.
+#[test]
+fn what_is_requested_is_done_by_the_port_or_left_to_the_kernel() {
+    for (frame, meta, number) in table() {
+        let (header, mut got) = written(&frame, 4096, meta, 1500).unwrap();
+        let headers = Headers::parse(&got, got.len());
+        let left = header.offloads(&headers, got.len()).unwrap();
+        assert_eq!(left.partial, None);
+        let packets = match left.meta.segmentation() {
+            None => {
+                ccnic_frame::checksum::complete(left.meta, &mut got, &headers, []).unwrap();
+                vec![got]
+            }
+            Some(cut) => {
+                let mut segmenter = Segmenter::new(cut, &got, &headers).unwrap();
+                let segments: Vec<Segment> = segmenter.segments().collect();
+                let whole = |segment: &Segment| {
+                    let payload = &got[segment.payload.clone()];
+                    [segmenter.header(segment, Sum::of(payload)), payload].concat()
+                };
+                segments.iter().map(whole).collect()
+            }
+        };
+        assert_eq!(packets.len(), number, "{meta:?}");
+        check(&frame, meta, &packets);
+    }
 }
 
 #[test]

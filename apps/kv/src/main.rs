@@ -10,7 +10,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ccnic-kv: {error:#}");
-            ExitCode::FAILURE
+            ExitCode::from(2)
         }
     }
 }

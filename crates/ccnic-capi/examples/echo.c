@@ -1,16 +1,20 @@
 /*
- * echo: receives packets and sends them back, until SIGINT or SIGTERM, or after COUNT packets.
+ * echo: receives packets and sends them back to their senders, until SIGINT or SIGTERM, or after COUNT packets. It goes on when the NIC is
+ * restarted.
  *
  *     cc echo.c $(pkg-config --cflags --libs ccnic) -o echo
- *     ./echo /run/ccnic.sock [COUNT]
+ *     ./echo [SOCKET [COUNT]]
  *
- * Packets are sent back in the buffers in which they were received: nothing is copied or allocated. A loopback NIC returns only
- * what echo sends, so echo sends a first packet itself.
+ * Packets are sent back in the buffers in which they were received: nothing is copied or allocated. A frame
+ * goes to whom it came from, so that a switch (ccnicd --wire switch) takes it back. A loopback NIC returns only what echo sends, so echo sends a first
+ * packet itself.
  */
+#define _POSIX_C_SOURCE 200809L
 #include <ccnic.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define BURST 32
 #define SECOND 1000000000LL
@@ -29,13 +33,15 @@ static void fail(const char *what)
 	exit(EXIT_FAILURE);
 }
 
-/* Sends all buffers of a burst; frees those that are left when the program is stopped. */
-static void send_all(struct ccnic_queue *queue, const struct ccnic_buf *bufs, int n)
+/* Sends all buffers of a burst; frees those that are left when the program is stopped or the NIC has ended. */
+static void send_all(struct ccnic *nic, struct ccnic_queue *queue, const struct ccnic_buf *bufs, int n)
 {
 	while (n > 0 && !stopped) {
 		const int sent = ccnic_tx_burst(queue, bufs, (uint16_t)n); /* 0 while the ring is full */
 		if (sent < 0)
 			fail("send");
+		if (sent == 0 && ccnic_link_state(nic) == 0)
+			break;
 		bufs += sent;
 		n -= sent;
 	}
@@ -43,11 +49,12 @@ static void send_all(struct ccnic_queue *queue, const struct ccnic_buf *bufs, in
 		fail("free");
 }
 
-/* Sends one packet of 64 zero bytes. */
-static void send_first(struct ccnic_queue *queue)
+/* Sends one frame of 64 bytes to everybody. */
+static void send_first(struct ccnic *nic, struct ccnic_queue *queue, const uint8_t own[6])
 {
+	uint8_t frame[64] = { [12] = 0x88, [13] = 0xb5 }; /* a type for experiments */
 	struct ccnic_buf buf;
-	const int n = ccnic_buf_alloc(queue, 64, &buf, 1);
+	const int n = ccnic_buf_alloc(queue, sizeof(frame), &buf, 1);
 
 	if (n < 0)
 		fail("allocate");
@@ -55,8 +62,31 @@ static void send_first(struct ccnic_queue *queue)
 		fprintf(stderr, "echo: the pool is empty\n");
 		exit(EXIT_FAILURE);
 	}
-	memset(ccnic_buf_data(queue, &buf), 0, 64);
-	send_all(queue, &buf, 1);
+	memset(frame, 0xff, 6);
+	memcpy(frame + 6, own, 6);
+	memcpy(ccnic_buf_data(queue, &buf), frame, sizeof(frame));
+	send_all(nic, queue, &buf, 1);
+}
+
+/* The frame goes to whom it came from. */
+static void turn_round(struct ccnic_queue *queue, const struct ccnic_buf *buf, const uint8_t own[6])
+{
+	uint8_t *const frame = ccnic_buf_data(queue, buf);
+
+	if (frame == NULL || ccnic_buf_len(buf) < 14)
+		return;
+	memcpy(frame, frame + 6, 6);
+	memcpy(frame + 6, own, 6);
+}
+
+/* Attaches to the next NIC, when it listens. Rings and buffers stay as they are. */
+static void reconnect(struct ccnic *nic)
+{
+	const struct timespec pause = { .tv_nsec = 10000000 };
+	int ret;
+
+	while (!stopped && (ret = ccnic_reconnect(nic)) < 0 && ret != -EISCONN)
+		nanosleep(&pause, NULL);
 }
 
 int main(int argc, char **argv)
@@ -66,27 +96,30 @@ int main(int argc, char **argv)
 	struct ccnic_queue *queue;
 	struct ccnic_buf bufs[BURST];
 	struct ccnic_stats stats;
+	uint8_t own[6];
 
-	if (argc < 2) {
-		fprintf(stderr, "usage: echo SOCKET [COUNT]\n");
-		return 2;
-	}
-	if (ccnic_open(argv[1], NULL, &nic) < 0)
+	if (ccnic_open(argc > 1 ? argv[1] : NULL, NULL, &nic) < 0)
 		fail("open");
-	if (ccnic_queue_open(nic, 0, &queue) < 0)
+	if (ccnic_queue_open(nic, 0, &queue) < 0 || ccnic_mac(nic, own) < 0)
 		fail("queue");
 	signal(SIGINT, stop);
 	signal(SIGTERM, stop);
 
-	send_first(queue);
+	send_first(nic, queue, own);
 	long echoed = 0;
 	while (!stopped && (count == 0 || echoed < count)) {
 		int n = ccnic_rx_burst(queue, bufs, BURST);
 		if (n > 0) {
-			for (int i = 0; i < n; i++)
+			for (int i = 0; i < n; i++) {
+				if (i == 0 || !ccnic_buf_more(&bufs[i - 1])) /* the first buffer of a packet */
+					turn_round(queue, &bufs[i], own);
 				echoed += !ccnic_buf_more(&bufs[i]);
-			send_all(queue, bufs, n);
-		} else if (n < 0 || ((n = ccnic_wait(queue, SECOND)) < 0 && n != -EINTR)) {
+			}
+			send_all(nic, queue, bufs, n);
+		} else if (n == 0 && (n = ccnic_wait(queue, SECOND)) == -ENOTCONN) {
+			reconnect(nic);
+			send_first(nic, queue, own); /* the NIC may have taken the last one with it */
+		} else if (n < 0 && n != -EINTR) {
 			fail("receive");
 		}
 	}

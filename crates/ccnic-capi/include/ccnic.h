@@ -100,7 +100,7 @@ enum ccnic_pages {
 /**
  * Options of ccnic_open(). Set them up with ccnic_options_init(), then change fields. Zero means the default. Later versions append
  * fields; `size` tells the library which ones the program knows. How the machine is used (prefetching, demotion, pauses) is told by the
- * NIC, which has measured it; the environment variable CCNIC_TUNING changes it, see ccnicd(1).
+ * NIC, which has measured it; the environment variable CCNIC_TUNING changes it, see ccnicd(8).
  */
 struct ccnic_options {
 	size_t size;      /**< sizeof(struct ccnic_options) */
@@ -147,7 +147,7 @@ static inline void ccnic_options_init(struct ccnic_options *options)
 /**
  * Creates a region and attaches it to the NIC that listens at `socket`.
  *
- * @param socket  path of the NIC's socket
+ * @param socket  path of the NIC's socket; NULL: $CCNIC_SOCKET, else /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock
  * @param options the options, or NULL for the defaults; copied
  * @param nic     receives the attachment, to be closed with ccnic_close(); unchanged on failure
  * @return 0; -ENOENT or -ECONNREFUSED: no NIC listens there; -EACCES: this user may not connect; -EINVAL: an argument is NULL, or an

@@ -91,6 +91,7 @@ impl From<ccnic_client::Error> for Failure {
             | Error::NoQueue { .. }
             | Error::WrongDesign { .. }
             | Error::PairsMissing { .. } => Errno::INVAL,
+            _ => Errno::IO,
         };
         Failure::with_text(errno, &error.to_string())
     }

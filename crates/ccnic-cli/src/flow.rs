@@ -30,7 +30,7 @@ pub enum FlowCommand {
 /// Where the NIC is, and how to answer.
 #[derive(Debug, Args)]
 struct Common {
-    /// The NIC's socket [default: as ccnicd: /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock]
+    /// The NIC's socket [default: $CCNIC_SOCKET, else /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Print JSON

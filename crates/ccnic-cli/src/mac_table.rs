@@ -12,7 +12,7 @@ use crate::print::{self, Column, Table};
 /// Options of `mac-table`.
 #[derive(Debug, Args)]
 pub struct MacTableArgs {
-    /// The switch's socket [default: as ccnicd: /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock]
+    /// The switch's socket [default: $CCNIC_SOCKET, else /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Print JSON

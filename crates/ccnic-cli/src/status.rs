@@ -14,7 +14,7 @@ use crate::print::{self, Column, Table};
 /// Options of `status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// The NIC's socket [default: as ccnicd: /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock]
+    /// The NIC's socket [default: $CCNIC_SOCKET, else /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Print JSON, with every counter

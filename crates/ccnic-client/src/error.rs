@@ -21,6 +21,7 @@ use rustix::io::Errno;
 /// assert_eq!(error.to_string(), "queues is 0; choose 1 to 256");
 /// ```
 #[derive(thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// A configuration that is not valid.
     #[error(transparent)]

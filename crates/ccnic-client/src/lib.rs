@@ -46,6 +46,7 @@ mod flow;
 mod nic;
 mod options;
 mod queue_pair;
+mod received;
 #[cfg(test)]
 mod test_nic;
 mod tuning;
@@ -57,15 +58,18 @@ pub use ccnic::rss::Rss;
 pub use ccnic::{
     Buf, Burst, Config, ConfigError, Demote, Desc, Design, FetchMode, IdleMode, TooLong, Tuning,
 };
+pub use ccnic::{SharedMemory, host, ring};
+pub use ccnic_control::default_socket;
 pub use ccnic_control::flow::{FlowEntry, FlowMatch, FlowRule, FlowTarget};
 pub use ccnic_control::messages::Status;
 pub use ccnic_control::offloads::Offloads;
 pub use ccnic_frame::{Meta, Takes};
-pub use ccnic_shm::{Adopt, Pages};
+pub use ccnic_shm::{Adopt, NativeMemory, Pages};
 
 pub use error::Error;
 pub use nic::{Nic, Pool};
 pub use options::NicOptions;
 pub use queue_pair::{PairVisitor, QueuePair};
+pub use received::Received;
 pub use tuning::tuning_of_environment;
-pub use waiter::Waiter;
+pub use waiter::{Notifications, Waiter};

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ccnic::recovery::{Inventory, post_again};
 use ccnic::ring::Ring;
@@ -21,6 +22,9 @@ use crate::options::NicOptions;
 use crate::queue_pair::{PairVisitor, QueuePair};
 use crate::tuning::Choice;
 use crate::waiter::Waiter;
+
+/// Between two tries to reach the next NIC.
+const BETWEEN: Duration = Duration::from_millis(10);
 
 /// Buffers of a region without a queue pair: see [`Nic::pool`]; [`host::Pool`] has an example.
 pub type Pool = host::Pool<NativeMemory>;
@@ -340,6 +344,53 @@ impl Nic {
         }
         self.waiters.iter().flatten().for_each(|waiter| waiter.move_to(Arc::clone(&self.connection)));
         Ok(reclaimed)
+    }
+
+    /// As [`reconnect`](Nic::reconnect), as soon as a NIC listens: tries for so long, `None`: without end.
+    ///
+    /// ```
+    /// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let socket = directory.path().join("nic.sock");
+    /// # let first = test_nic::TestNic::start(&socket, true);
+    /// use std::time::Duration;
+    ///
+    /// use ccnic_client::{Error, Nic};
+    ///
+    /// let mut nic = Nic::open(&socket)?;
+    /// let mut pair = nic.queue_pair(0)?;
+    /// # drop(first);
+    /// # let _second = test_nic::TestNic::start(&socket, true);
+    /// if let Err(Error::Gone) = pair.wait(None) {
+    ///     nic.reconnect_within([&mut pair], [], Duration::from_secs(60))?;
+    /// }
+    /// assert!(nic.alive());
+    /// # Ok::<(), ccnic_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::PairsMissing`], [`Error::StillAlive`] and [`Error::Region`] at once; otherwise those of the last try.
+    pub fn reconnect_within<'a>(
+        &mut self,
+        pairs: impl IntoIterator<Item = &'a mut QueuePair>,
+        pools: impl IntoIterator<Item = &'a mut Pool>,
+        patience: impl Into<Option<Duration>>,
+    ) -> Result<usize, Error> {
+        let (mut pairs, mut pools): (Vec<_>, Vec<_>) =
+            (pairs.into_iter().collect(), pools.into_iter().collect());
+        let end = patience.into().and_then(|patience| Instant::now().checked_add(patience));
+        loop {
+            let pairs = pairs.iter_mut().map(|pair| &mut **pair);
+            let tried = self.reconnect(pairs, pools.iter_mut().map(|pool| &mut **pool));
+            let in_vain =
+                |e: &Error| matches!(e, Error::PairsMissing { .. } | Error::StillAlive | Error::Region(_));
+            match tried {
+                Err(e) if !in_vain(&e) && end.is_none_or(|end| Instant::now() < end) => {
+                    std::thread::sleep(BETWEEN)
+                }
+                tried => return tried,
+            }
+        }
     }
 
     /// Returns the buffers that a dead NIC held to the pool; gives their number.

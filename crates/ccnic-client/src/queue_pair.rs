@@ -136,14 +136,14 @@ impl QueuePair {
     /// # let mut pair = nic.queue_pair(0)?;
     /// use std::time::Duration;
     ///
-    /// use ccnic_client::{Burst, PairVisitor};
+    /// use ccnic_client::{Burst, NativeMemory, PairVisitor, host, ring};
     ///
     /// /// Receives and frees all packets that have arrived; returns their number of buffers.
     /// struct Drain;
     ///
     /// impl PairVisitor for Drain {
     ///     type Output = usize;
-    ///     fn visit<R: ccnic::ring::Ring>(self, pair: &mut ccnic::host::QueuePair<ccnic_shm::NativeMemory, R>) -> usize {
+    ///     fn visit<R: ring::Ring>(self, pair: &mut host::QueuePair<NativeMemory, R>) -> usize {
     ///         let (mut burst, mut received) = (Burst::new(), 0);
     ///         while pair.rx_burst(&mut burst, 32) > 0 {
     ///             received += burst.len();
@@ -257,8 +257,7 @@ impl QueuePair {
     /// # let mut pair = nic.queue_pair(0)?;
     /// use std::time::Duration;
     ///
-    /// use ccnic::SharedMemory;
-    /// use ccnic_client::Reserved;
+    /// use ccnic_client::{Reserved, SharedMemory};
     ///
     /// // SAFETY: used for the reserved places only.
     /// let mem = unsafe { nic.region().agent() };

@@ -8,7 +8,7 @@
 //! The NIC's first byte confirms that it has its end. Without it (an older NIC, or one without a free
 //! descriptor) the program does not rely on notifications: it sleeps in naps of at most a millisecond.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -67,6 +67,43 @@ struct Ends {
     ours: Arc<OwnedFd>,
     /// A copy of the NIC's.
     nics: OwnedFd,
+}
+
+/// The descriptor of a queue pair's notifications: see [`QueuePair::fd`](crate::QueuePair::fd). It stays the same when the NIC is replaced,
+/// and open as long as this lives. An event loop takes it as it is: with tokio, `AsyncFd::with_interest(notifications, Interest::READABLE)`.
+///
+/// ```
+/// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let socket = directory.path().join("nic.sock");
+/// # let _nic = test_nic::TestNic::start(&socket, false);
+/// # let mut nic = ccnic_client::Nic::open(&socket)?;
+/// # let mut pair = nic.queue_pair(0)?;
+/// use rustix::event::{PollFd, PollFlags, poll};
+///
+/// let notifications = pair.waiter().notifications()?;
+/// # let mut burst = ccnic_client::Burst::new();
+/// # pair.alloc(64, 1, &mut burst);
+/// # pair.tx_burst(&mut burst);
+/// while pair.arm()? {
+///     poll(&mut [PollFd::new(&notifications, PollFlags::IN)], None).unwrap(); // a loop's turn; `readable().await` of an AsyncFd
+/// }
+/// assert_eq!(pair.receive(32).len(), 1);
+/// # Ok::<(), ccnic_client::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Notifications(Arc<OwnedFd>);
+
+impl AsFd for Notifications {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Notifications {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
 }
 
 impl Ends {
@@ -165,6 +202,14 @@ impl Waiter {
     /// When the system has no descriptor left.
     pub fn fd(&self) -> Result<BorrowedFd<'_>, Error> {
         Ok(self.ends()?.ours.as_fd())
+    }
+
+    /// The same descriptor to keep, for a reactor that owns what it waits for. [`Notifications`] has an example.
+    ///
+    /// # Errors
+    /// As [`fd`](Waiter::fd).
+    pub fn notifications(&self) -> Result<Notifications, Error> {
+        Ok(Notifications(Arc::clone(&self.ends()?.ours)))
     }
 
     /// Asks the NIC for a notification when there is something to receive on `pair`. False when there is

@@ -208,7 +208,10 @@ impl core::error::Error for TooLong {}
 /// let held: Vec<_> = rest.disown().collect(); // descriptors, for a program in another language
 /// assert_eq!(pair.free_descs(held.into_iter(), &mut rest, ()), 8);
 /// ```
+///
+/// **A burst that is dropped loses its buffers until the region ends**: it does not know their pool. Free what is left on every way out.
 #[derive(Debug)]
+#[must_use = "a dropped burst loses its buffers: free or transmit them"]
 pub struct Burst {
     pub(crate) bufs: [Buf; Burst::CAPACITY],
     pub(crate) len: usize,
@@ -217,6 +220,26 @@ pub struct Burst {
 impl Default for Burst {
     fn default() -> Burst {
         Burst::new()
+    }
+}
+
+impl<'a> IntoIterator for &'a Burst {
+    type Item = &'a Buf;
+    type IntoIter = core::slice::Iter<'a, Buf>;
+
+    #[inline(always)]
+    fn into_iter(self) -> Self::IntoIter {
+        self.as_slice().iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a mut Burst {
+    type Item = &'a mut Buf;
+    type IntoIter = core::iter::Take<core::slice::IterMut<'a, Buf>>;
+
+    #[inline(always)]
+    fn into_iter(self) -> Self::IntoIter {
+        self.bufs.iter_mut().take(self.len)
     }
 }
 

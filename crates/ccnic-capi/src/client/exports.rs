@@ -24,9 +24,10 @@ pub unsafe extern "C" fn ccnic_open(
     out: *mut *mut Ccnic,
 ) -> c_int {
     guard(|| {
-        if socket.is_null() || out.is_null() {
+        if out.is_null() {
             return Err(NULL);
         }
+        let default = socket.is_null().then(ccnic_client::default_socket);
         let mut given = CcnicOptions::DEFAULT;
         if !options.is_null() {
             // SAFETY: not null, and as large as its first word says (the contract of the header).
@@ -35,8 +36,12 @@ pub unsafe extern "C" fn ccnic_open(
         let (config, pages) = given.config()?;
         // SAFETY: null or the caller's string.
         let name = unsafe { status_name(given.name)? };
-        // SAFETY: the caller's string, not null.
-        let nic = Ccnic::open(unsafe { path(socket) }, &name, &config, pages, given.mac, given.later())?;
+        let socket = match &default {
+            Some(socket) => socket.as_path(),
+            // SAFETY: the caller's string, not null.
+            None => unsafe { path(socket) },
+        };
+        let nic = Ccnic::open(socket, &name, &config, pages, given.mac, given.later())?;
         // SAFETY: not null, the caller's memory for a pointer.
         unsafe { out.write(Owned::new(nic).into_handle()) };
         Ok(0)

@@ -1,4 +1,5 @@
 /* Every misuse by a program, and the library's answers. */
+#define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
 static void open_wrongly(const char *socket, const char *none, const char *dead)
@@ -10,7 +11,8 @@ static void open_wrongly(const char *socket, const char *none, const char *dead)
 		uint64_t later;
 	} newer;
 
-	EXPECT(ccnic_open(NULL, NULL, &nic), -EINVAL);
+	setenv("CCNIC_SOCKET", "/nowhere/nic.sock", 1);
+	EXPECT(ccnic_open(NULL, NULL, &nic), -ENOENT);
 	EXPECT(ccnic_open(socket, NULL, NULL), -EINVAL);
 	EXPECT(ccnic_open(none, NULL, &nic), -ENOENT);
 	EXPECT(strstr(ccnic_last_error(), "start one with") != NULL, true);

@@ -28,6 +28,55 @@ fn echo_sends_back_what_it_receives() {
     });
 }
 
+/// Packets that the NIC's only program has sent.
+fn sent(socket: &Path) -> u64 {
+    let status = Connection::open(socket).and_then(|connection| connection.status());
+    let programs = status.map(|status| status.programs).unwrap_or_default();
+    programs.iter().flat_map(|program| &program.queues).map(|queue| queue.tx_packets).sum()
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn echo_goes_on_when_the_nic_is_killed_and_another_one_started() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let mut echo = program("examples/echo.c", How::Shared, directory.path()).unwrap();
+    let mut first = Nic::start(directory.path());
+    let mut echo = echo.arg(&first.socket).stdout(Stdio::piped()).spawn().unwrap();
+    until("packets by the first NIC", || sent(&first.socket) > 1000);
+    first.kill();
+    let second = Nic::start(directory.path());
+    until("packets by the second NIC", || sent(&second.socket) > 1000);
+    assert!(echo.try_wait().unwrap().is_none());
+    rustix::process::kill_process(rustix::process::Pid::from_child(&echo), rustix::process::Signal::TERM)
+        .unwrap();
+    let output = echo.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", output.status);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("packets received"));
+}
+
+#[test]
+fn a_pair_of_programs_meets_on_a_switch() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let command = program("examples/pair.c", How::Shared, directory.path()).unwrap();
+    let nic = Nic::start_as(directory.path(), "switch");
+    let pair = [(); 2].map(|()| again(&command).arg(&nic.socket).stdout(Stdio::piped()).spawn().unwrap());
+    let ids = [pair[1].id(), pair[0].id()];
+    for (program, other) in pair.into_iter().zip(ids) {
+        let output = program.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && said == format!("hello, I am process {other}\n"), "{said}");
+    }
+}
+
 #[test]
 fn generator_gets_back_what_it_sends() {
     each("examples/generator.c", &["5000", "64"], |said| {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use ccnic_control::Connection;
 pub(crate) use ccnic_testing::alone;
 use ccnicd::dataplane::DataplaneKind;
+use ccnicd::switch::TableLimits;
 use ccnicd::{Daemon, DaemonOptions};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
@@ -16,6 +17,7 @@ use crate::build::{ALL, program, run};
 /// A timeout that only a hang reaches.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const SOCKET: &str = "CCNIC_TEST_SOCKET";
+const WIRE: &str = "CCNIC_TEST_WIRE";
 
 /// A running daemon. Dropping it kills it.
 pub(crate) struct Nic {
@@ -26,9 +28,18 @@ pub(crate) struct Nic {
 impl Nic {
     #[track_caller]
     pub(crate) fn start(directory: &Path) -> Nic {
+        Nic::start_as(directory, "loopback")
+    }
+
+    #[track_caller]
+    pub(crate) fn start_as(directory: &Path, wire: &str) -> Nic {
         let socket = directory.join("nic.sock");
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "nic::daemon", "--ignored"]).env(SOCKET, &socket).stdout(Stdio::null());
+        command
+            .args(["--exact", "nic::daemon", "--ignored"])
+            .env(SOCKET, &socket)
+            .env(WIRE, wire)
+            .stdout(Stdio::null());
         let mut this = Nic { child: command.spawn().unwrap(), socket };
         let start = Instant::now();
         while Connection::open(&this.socket).is_err() {
@@ -79,10 +90,14 @@ fn daemon() {
     let allowed = sched_getaffinity(None).unwrap();
     let usable: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
     let cores = usable.last().copied().into_iter().collect();
+    let wire = match std::env::var(WIRE).as_deref() {
+        Ok("switch") => DataplaneKind::Switch(TableLimits::default()),
+        _ => DataplaneKind::Loopback,
+    };
     let limits = ccnic_control::Limits::new(1 << 30, 4 << 30);
     let options = DaemonOptions {
         dedicated_cores: usable.len() > 1,
-        ..DaemonOptions::new(socket.into(), cores, DataplaneKind::Loopback, limits)
+        ..DaemonOptions::new(socket.into(), cores, wire, limits)
     };
     let (stop, _held) = UnixStream::pair().unwrap();
     Daemon::new(options).unwrap().run(&stop);

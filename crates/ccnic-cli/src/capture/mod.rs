@@ -48,7 +48,7 @@ pub struct CaptureArgs {
     /// The NIC copies so many packets a second at most, before the filter; 0: no limit
     #[arg(long, value_name = "PACKETS", default_value_t = 100_000)]
     rate: u32,
-    /// The NIC's socket [default: as ccnicd: /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock]
+    /// The NIC's socket [default: $CCNIC_SOCKET, else /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Which packets, in the syntax of tcpdump: host, net, port, portrange, ether, proto, ip, ip6, arp, tcp, udp, icmp, vlan, less,

@@ -17,7 +17,7 @@ pub use port::{PortCommand, port};
 /// Which NIC, and how to print.
 #[derive(Debug, Clone, Args)]
 pub struct NicArgs {
-    /// The NIC's socket [default: as ccnicd: /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock]
+    /// The NIC's socket [default: $CCNIC_SOCKET, else /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Print JSON

@@ -20,7 +20,7 @@ use crate::status::{about, memory};
 pub struct StatsArgs {
     /// A port, by its name or its id in `ccnic status --json` [default: all ports]
     port: Option<String>,
-    /// The NIC's socket [default: as ccnicd: /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock]
+    /// The NIC's socket [default: $CCNIC_SOCKET, else /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Print JSON: when watched, an object in a line for each time

@@ -90,7 +90,7 @@ pub enum ReservedName {
 #[derive(Debug, Clone, PartialEq, Default, clap::Args, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Config {
-    /// Where programs connect [default: /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock]
+    /// Where programs connect [default: $CCNIC_SOCKET, else /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock]
     #[arg(long)]
     pub socket: Option<PathBuf>,
     /// CPUs that poll, such as 1 or 2,3 [default: the last one this process may use]

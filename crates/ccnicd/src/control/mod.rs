@@ -27,8 +27,9 @@ use std::time::Duration;
 use ccnic_control::messages::Change;
 use ccnic_control::{Listener, Observer};
 
+pub use ccnic_control::default_socket;
 pub use early::Prepared;
-pub use options::{DaemonOptions, Said, default_socket};
+pub use options::{DaemonOptions, Said};
 pub(crate) use plane::FIRST_OUTSIDE;
 
 use crate::config::{Config, Running};

@@ -106,17 +106,6 @@ impl DaemonOptions {
     }
 }
 
-/// The control socket's default path: `ccnic.sock` in `/run` for root, otherwise in `$XDG_RUNTIME_DIR`, or in the directory for
-/// temporary files where that is not set.
-pub fn default_socket() -> PathBuf {
-    let directory = if rustix::process::geteuid().is_root() {
-        PathBuf::from("/run")
-    } else {
-        std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from)
-    };
-    directory.join("ccnic.sock")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

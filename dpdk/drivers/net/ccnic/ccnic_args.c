@@ -240,17 +240,16 @@ static const struct {
 static int
 default_socket(char *out, size_t size)
 {
+	const char *said = getenv("CCNIC_SOCKET");
 	const char *runtime = getenv("XDG_RUNTIME_DIR");
 	int n;
 
-	if (geteuid() == 0) {
-		n = snprintf(out, size, "/run/ccnic.sock");
-	} else if (runtime != NULL && runtime[0] != '\0') {
+	if (said != NULL && said[0] != '\0')
+		n = snprintf(out, size, "%s", said);
+	else if (geteuid() != 0 && runtime != NULL && runtime[0] != '\0')
 		n = snprintf(out, size, "%s/ccnic.sock", runtime);
-	} else {
-		NET_LOG(ERR, "devarg socket is missing, and XDG_RUNTIME_DIR is not set: give socket=<path>");
-		return -EINVAL;
-	}
+	else
+		n = snprintf(out, size, "/run/ccnic.sock");
 	return n < (int)size ? 0 : -ENAMETOOLONG;
 }
 

@@ -11,6 +11,7 @@ mod server;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -23,7 +24,7 @@ use server::Server;
 
 /// Remote procedure calls over TCP: over ccnic, or over the kernel's sockets.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = "ccnic-echo", version)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -94,9 +95,9 @@ struct Way {
     /// The kernel's sockets, on all its addresses
     #[arg(long, conflicts_with = "socket")]
     kernel: bool,
-    /// The socket of the NIC
-    #[arg(long, default_value = "/tmp/nic.sock")]
-    socket: PathBuf,
+    /// The socket of the NIC [default: $CCNIC_SOCKET, else /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock]
+    #[arg(long)]
+    socket: Option<PathBuf>,
     /// This host's address and the bits of its network's prefix
     #[arg(long, default_value = "10.9.0.2/24")]
     address: Network,
@@ -106,6 +107,10 @@ struct Way {
 }
 
 impl Way {
+    fn socket(&self) -> PathBuf {
+        self.socket.clone().unwrap_or_else(ccnic_client::default_socket)
+    }
+
     /// Options for so many connections.
     fn options(&self, flows: usize) -> Options {
         let mut options = Options::new(self.address);
@@ -123,19 +128,29 @@ impl Way {
         if self.kernel {
             return Ok(Box::new(kernel::Kernel::listen(port).with_context(|| format!("port {port}"))?));
         }
-        Ok(Box::new(overlay::Overlay::listen(&self.socket, options, port)?))
+        Ok(Box::new(overlay::Overlay::listen(&self.socket(), options, port)?))
     }
 
     fn connect(&self, options: &Options, to: SocketAddr, flows: usize) -> anyhow::Result<Box<dyn Net>> {
         if self.kernel {
             return Ok(Box::new(kernel::Kernel::connect(to, flows).with_context(|| format!("{to}"))?));
         }
-        Ok(Box::new(overlay::Overlay::connect(&self.socket, options, to, flows)?))
+        Ok(Box::new(overlay::Overlay::connect(&self.socket(), options, to, flows)?))
     }
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ccnic-echo: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
         Command::Server { way, port, flows, idle } => {
             let mut net = way.listen(&idle.set(way.options(flows)), port)?;
             let mut server = Server::default();

@@ -2,11 +2,14 @@
 
 mod http;
 
+use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
+use ccnic_client::default_socket;
 use ccnic_tcp::{Conn, Event, Network, Options, Stack};
 use clap::Parser;
 
@@ -17,11 +20,11 @@ const UNSENT: usize = 64 << 10;
 
 /// Answer HTTP requests with a greeting.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = "ccnic-hello", version)]
 struct Cli {
-    /// The socket of the NIC
-    #[arg(long, default_value = "/tmp/nic.sock")]
-    socket: PathBuf,
+    /// The socket of the NIC [default: $CCNIC_SOCKET, else /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock]
+    #[arg(long)]
+    socket: Option<PathBuf>,
     /// This host's address and the bits of its network's prefix
     #[arg(long, default_value = "10.9.0.2/24")]
     address: Network,
@@ -50,13 +53,19 @@ struct Client {
     written: usize,
 }
 
-fn main() -> anyhow::Result<()> {
-    let cli = Cli::parse();
+fn main() -> ExitCode {
+    let Err(error) = run(Cli::parse());
+    eprintln!("ccnic-hello: {error:#}");
+    ExitCode::from(2)
+}
+
+/// Serves until something goes wrong.
+fn run(cli: Cli) -> anyhow::Result<Infallible> {
     let mut options = Options::new(cli.address);
     (options.ipv6, options.gateway, options.connections) =
         (cli.ipv6.or(options.ipv6), cli.gateway, cli.connections);
     options.sleep_after = Duration::from_micros(cli.sleep_after);
-    let mut stack = Stack::open(&cli.socket, &options)?;
+    let mut stack = Stack::open(cli.socket.unwrap_or_else(default_socket), &options)?;
     let listener = stack.listen(cli.port, 4096)?;
     let mut clients = Vec::<Client>::new();
     loop {

@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Options of `top`.
 #[derive(Debug, Args)]
 pub struct TopArgs {
-    /// The NIC's socket [default: as ccnicd: /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock]
+    /// The NIC's socket [default: $CCNIC_SOCKET, else /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 }

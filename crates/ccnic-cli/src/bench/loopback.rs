@@ -84,7 +84,7 @@ fn table(workload: &Workload, rounds: usize, points: &[Outcomes]) -> Table {
         Column::number("Mpps"),
         Column::number("Mpps\nmin\u{2013}max"),
         Column::number("Gb/s"),
-        Column::number("of\nlimit"),
+        Column::number("of\nref."),
         Column::number("p50\nns"),
         Column::number("p50 ns\nmin\u{2013}max"),
         Column::number("p99\nns"),
@@ -111,7 +111,7 @@ fn table(workload: &Workload, rounds: usize, points: &[Outcomes]) -> Table {
     ));
     if let Some(limit) = points.last().and_then(|o| o.limit_mpps) {
         table.note(notes::limit(traffic.size, limit));
-        table.note("of limit: median of the rounds, each by its own limit.");
+        table.note("of ref.: share of the reference, median of the rounds, each by its own.");
     }
     points.last().map(notes::placement).unwrap_or_default().into_iter().for_each(|note| table.note(note));
     table.note(notes::damage(points));
@@ -142,7 +142,7 @@ mod tests {
         let cells: Vec<&str> = row.split_whitespace().collect();
         assert_eq!(cells[..6], ["maximum", "20.0", "8.50\u{2013}24.3", "10.0", "50", "%"], "{text}");
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(words.contains("limit: 40.0 Mpps") && words.contains("50.0 M single"), "{text}");
+        assert!(words.contains("reference: 40.0 Mpps") && words.contains("50.0 M single"), "{text}");
         assert!(words.contains("virtual CPUs were moved"), "{text}");
     }
 }

@@ -103,12 +103,12 @@ fn table(rows: &[DesignFigures], args: &DemoArgs) -> Table {
         Column::text("design"),
         Column::number("64 B\nMpps"),
         Column::number("64 B\nmin\u{2013}max"),
-        Column::number("of\nlimit"),
+        Column::number("of\nref."),
         Column::number("p50\nns"),
         Column::number("p99\nns"),
         Column::number("1500 B\nGb/s"),
         Column::number("1500 B\nmin\u{2013}max"),
-        Column::number("of\nlimit"),
+        Column::number("of\nref."),
     ];
     let mut table = Table::new(title, columns);
     for row in rows {
@@ -130,8 +130,8 @@ fn table(rows: &[DesignFigures], args: &DemoArgs) -> Table {
     }
     table.note(
         "Every byte is written by the program, copied by the NIC, read back and checked. p50, p99: median and 99th percentile of \
-         the round trip with one 64-byte packet in flight. min\u{2013}max: of the rounds. of limit: median of the rounds, each by \
-         its own limit.",
+         the round trip with one 64-byte packet in flight. min\u{2013}max: of the rounds. of ref.: share of the reference, median of the rounds, each by \
+         its own.",
     );
     let peaks = |f: fn(&DesignFigures) -> &Vec<Outcomes>| rows.first().and_then(|row| f(row).last());
     for peak in [peaks(|row| &row.small), peaks(|row| &row.large)].into_iter().flatten() {
@@ -167,7 +167,7 @@ mod tests {
         }
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
-            words.contains("limit: 40.0 Mpps of 64 bytes") && words.contains("That is 480 Gb/s"),
+            words.contains("reference: 40.0 Mpps of 64 bytes") && words.contains("That is 480 Gb/s"),
             "{text}"
         );
     }

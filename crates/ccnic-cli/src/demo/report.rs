@@ -63,7 +63,7 @@ fn capital(text: &str) -> String {
 
 fn summary(rows: &[DesignFigures]) -> String {
     let heads =
-        ["packet", "Mpps", "min\u{2013}max", "Gb/s", "of limit", "p50 ns", "p99 ns", "lost", "damaged"];
+        ["packet", "Mpps", "min\u{2013}max", "Gb/s", "of reference", "p50 ns", "p99 ns", "lost", "damaged"];
     let heads: Vec<String> = heads.iter().map(|head| format!("<th class=\"n\">{head}")).collect();
     let mut html = format!("<div class=\"scroll\"><table><tr><th>design{}</tr>\n", heads.concat());
     for row in rows {
@@ -119,6 +119,6 @@ mod tests {
         assert!(page.contains("<meta name=\"viewport\" content=\"width=device-width"));
         assert!(page.contains("<div class=\"scroll\"><table>"));
         assert_eq!((page.matches("<svg viewBox").count(), page.matches("</tr>").count()), (2, 7));
-        assert!(page.contains("Limit: 40.0 Mpps of 64 bytes"));
+        assert!(page.contains("Reference: 40.0 Mpps of 64 bytes"));
     }
 }

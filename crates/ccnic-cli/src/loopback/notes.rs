@@ -11,8 +11,9 @@ const MOVED: f64 = 1.5;
 pub fn limit(size: u16, mpps: f64) -> String {
     let kind = if Rates::single(size) { "single" } else { "contiguous" };
     format!(
-        "limit: {} Mpps of {size} bytes. In the same rounds two cores exchanged {} M {kind} cache lines per second in each \
-         direction, and such a packet takes {} lines.",
+        "reference: {} Mpps of {size} bytes. In the same rounds two cores exchanged {} M {kind} cache lines per second in each \
+         direction, with no protocol at all, and such a packet takes {} lines. It is the fastest exchange that is known, not a bound: lines \
+         in another order, or more of them at once, may go faster, and then a share is above 100 %.",
         units::rate(mpps),
         units::rate(mpps * Rates::lines(size)),
         Rates::lines(size)

@@ -48,7 +48,7 @@ pub struct Mark {
     pub label: String,
 }
 
-/// Groups of bars.
+/// Groups of bars; of points, where the axis of values is logarithmic.
 #[derive(Debug)]
 pub struct Bars {
     pub groups: Vec<String>,
@@ -238,11 +238,16 @@ impl Bars {
             for (i, (legend, values)) in self.series.iter().enumerate() {
                 let Some(value) = values.get(group).copied().flatten() else { continue };
                 let (left, top) = (first + bar * i as f64, frame.y(y.place(value).clamp(0.0, 1.0)));
-                canvas.rectangle(
-                    (left + 1.0, top),
-                    (left + bar - 1.0, zero),
-                    COLOURS[legend % COLOURS.len()],
-                )?;
+                // The length of a bar on a logarithmic axis would say nothing: it depends on where the axis begins.
+                if y.log {
+                    canvas.marker(*legend, (left + bar / 2.0, top))?;
+                } else {
+                    canvas.rectangle(
+                        (left + 1.0, top),
+                        (left + bar - 1.0, zero),
+                        COLOURS[legend % COLOURS.len()],
+                    )?;
+                }
                 let published = |&&(series, at, _): &&(usize, usize, f64)| (series, at) == (i, group);
                 let published = self.published.iter().filter(published);
                 let marks: Vec<f64> =

@@ -27,9 +27,27 @@ pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
+/// A text with names between backticks, as part of a page.
+pub fn prose(text: &str) -> String {
+    let parts: Vec<String> = text.split('`').map(escape).collect();
+    if parts.len().is_multiple_of(2) {
+        return escape(text); // one has no other end
+    }
+    let part = |(at, part): (usize, &String)| {
+        if !at.is_multiple_of(2) { format!("<code>{part}</code>") } else { part.clone() }
+    };
+    parts.iter().enumerate().map(part).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_between_backticks_are_code() {
+        assert_eq!(prose("a `b<c` d"), "a <code>b&lt;c</code> d");
+        assert_eq!((prose("a ` b"), prose("`x`")), ("a ` b".to_owned(), "<code>x</code>".to_owned()));
+    }
 
     #[test]
     fn names_cannot_break_the_page() {

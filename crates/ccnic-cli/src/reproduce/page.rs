@@ -7,7 +7,7 @@ use ccnic_sim::figures::run::Simulated;
 use ccnic_sim::figures::statement::Verdict;
 
 use super::text::{self, file_name};
-use crate::print::html::{self, escape};
+use crate::print::html::{self, escape, prose};
 use crate::print::units;
 
 /// What the page tells about the run itself.
@@ -20,11 +20,9 @@ pub struct About {
     pub took: Duration,
 }
 
-/// Rules in addition to those of all pages. Pictures of several charts would be unreadable on a narrow screen, so
-/// they scroll there.
+/// Rules in addition to those of all pages. On a narrow screen a picture is as wide as that; each has a link to itself.
 const STYLE: &str = "td.what{min-width:16rem}.in{color:#00704f}.out{color:#b03a00;font-weight:600}.no{color:#666}\
-.cause{color:#666;font-size:.88rem}.tag{font-size:.8rem;color:#666}nav{columns:2 18rem;margin:1rem 0}nav a{display:block}\
-figure svg{min-width:34rem}";
+.cause{color:#666;font-size:.88rem}.tag{font-size:.8rem;color:#666}nav{columns:2 18rem;margin:1rem 0}nav a{display:block}";
 
 /// The whole page. `pictures` are SVGs, one for each figure.
 pub fn page(figures: &[Simulated], pictures: &[String], about: &About) -> String {
@@ -102,8 +100,8 @@ fn section(html: &mut String, simulated: &Simulated, picture: &str) {
          <a href=\"figure-{id}.csv\">CSV</a></p>\n",
         escape(&number(&figure.id)),
         escape(&figure.title),
-        escape(&figure.cites),
-        escape(&figure.about)
+        prose(&figure.cites),
+        prose(&figure.about)
     );
     let labels = figure.series.iter().map(|s| &s.label);
     let mut missing: Vec<String> = labels
@@ -112,7 +110,7 @@ fn section(html: &mut String, simulated: &Simulated, picture: &str) {
         .collect();
     missing.dedup();
     if !missing.is_empty() {
-        let _ = writeln!(html, "<p class=\"no\">{}.</p>", escape(&missing.join("; ")));
+        let _ = writeln!(html, "<p class=\"no\">{}.</p>", prose(&missing.join("; ")));
     }
     if verdicts.is_empty() {
         return;
@@ -133,7 +131,7 @@ fn row(html: &mut String, v: &Verdict) {
     let cause = if v.cause.is_empty() {
         String::new()
     } else {
-        format!("<br><span class=\"cause\">{}</span>", escape(&v.cause))
+        format!("<br><span class=\"cause\">{}</span>", prose(&v.cause))
     };
     let section =
         if v.section.is_empty() { String::new() } else { format!("section {}, ", escape(&v.section)) };
@@ -141,7 +139,7 @@ fn row(html: &mut String, v: &Verdict) {
         html,
         "<tr><td class=\"what\">{} <span class=\"tag\">({}{})</span>{cause}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}\
          <td>{}<td class=\"{class}\">{}</tr>",
-        escape(&v.text),
+        prose(&v.text),
         section,
         v.calibration,
         escape(&text::published(v)),

@@ -1,4 +1,4 @@
-//! The rows of a workload as a picture: bars of what is answered at the peak, one at a time, and how long it takes at half load.
+//! The rows of a workload as a picture: bars of what is answered at the peak, one at a time, and points of how long it takes at half load.
 
 use std::path::Path;
 
@@ -64,6 +64,9 @@ mod tests {
         for text in NAMES.iter().chain(&["rpc", "udp", "tcp", "geo: gets, one at a time"]) {
             assert!(svg.contains(text), "{text}");
         }
+        // A legend has one for each protocol; the third chart has points, whose axis is logarithmic.
+        let bars = svg.matches("<rect").count();
+        assert!(bars <= 2 * rows.len() + 8, "{bars} rectangles of {} rows", rows.len());
         assert!(svg.matches("1.5").count() >= rows.len(), "each bar has its value");
         assert!(folder.path().join("apps-geo.png").exists());
     }

@@ -117,27 +117,39 @@ else
 	@echo "skipped: Miri (rustup +nightly component add miri)"
 endif
 
-# PREFIX is where the files will be found, DESTDIR what to put before it while packaging.
+# PREFIX is where the files will be found, DESTDIR what to put before it while packaging. What was built of DPDK is installed, too: the plugins
+# go where EAL takes them from, below no folder that everybody may write to.
 CAPI := crates/ccnic-capi
 VERSION := $(shell sed -n '/^\[workspace.package\]/,/^$$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 INTO = $(DESTDIR)$(PREFIX)
 PROGRAMS = ccnic ccnicd ccnicd-xdp ccnic-kv ccnic-kv-load ccnic-echo ccnic-hello
 install: all
-	install -d $(INTO)/bin && install -m 755 $(addprefix $(RELEASE)/,$(PROGRAMS)) $(INTO)/bin
+	install -d $(INTO)/bin && install -s -m 755 $(addprefix $(RELEASE)/,$(PROGRAMS)) $(INTO)/bin
 	for program in ccnic-peers ccnic-kv-ethdev; do ! test -e $(RELEASE)/dpdk/$$program || \
-		install -D -m 755 $(RELEASE)/dpdk/$$program $(INTO)/bin/$$program || exit; done
+		install -D -s -m 755 $(RELEASE)/dpdk/$$program $(INTO)/bin/$$program || exit; done
+	for plugin in $(wildcard $(RELEASE)/../dpdk/plugins/librte_*_ccnic.so); do \
+		install -D -s -m 755 $$plugin $(INTO)/lib/ccnic/dpdk/$${plugin##*/} || exit; done
+	install -D -m 644 docs/ccnicd.example.toml $(INTO)/share/ccnic/ccnicd.example.toml
+	install -m 644 docs/grafana/ccnic.json $(INTO)/share/ccnic/grafana.json
+	install -d $(INTO)/lib/systemd/system $(INTO)/lib/sysusers.d
+	sed 's|@PREFIX@|$(PREFIX)|' crates/ccnicd/systemd/ccnicd.service.in > $(INTO)/lib/systemd/system/ccnicd.service
+	install -m 644 crates/ccnicd/systemd/ccnic.sysusers.conf $(INTO)/lib/sysusers.d/ccnic.conf
 	install -d $(INTO)/include && install -m 644 $(CAPI)/include/*.h $(INTO)/include
 	install -D -m 644 $(RELEASE)/libccnic_capi.a $(INTO)/lib/libccnic.a
 	$(CAPI)/link.sh $(RELEASE)/libccnic_capi.a $(INTO)/lib
 	strip --strip-debug $(INTO)/lib/libccnic.a $(INTO)/lib/libccnic.so.$(VERSION)
-	install -d $(INTO)/lib/pkgconfig $(INTO)/share/man/man1 $(INTO)/share/man/man3
+	install -d $(INTO)/lib/pkgconfig $(INTO)/share/man/man1 $(INTO)/share/man/man3 $(INTO)/share/man/man8
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' $(CAPI)/ccnic.pc.in > $(INTO)/lib/pkgconfig/ccnic.pc
 	install -m 644 $(CAPI)/man/*.1 $(INTO)/share/man/man1
+	install -m 644 $(CAPI)/man/*.8 $(INTO)/share/man/man8
 	install -m 644 $(CAPI)/man/*.3 $(INTO)/share/man/man3
 	cd $(INTO)/share/man/man3 && for page in ccnic_call ccnic_open ccnic_pool_open ccnic_queue_open ccnic_rss_set ccnic_flow_create ccnic_offloads ccnic_tx_burst \
 		ccnic_nic_listen ccnic_nic_rx_burst; do \
 		for name in $$(sed -n 's/^\.Nm \(ccnic_[a-z_]*\).*/\1/p' $$page.3); do \
 			test $$name = $$page || ln -sf $$page.3 $$name.3; done; done
+	@test -n "$(DESTDIR)" || { pkg-config --exists ccnic && ldconfig -p | grep -q libccnic.so; } 2>/dev/null || \
+		echo "For programs in C: export PKG_CONFIG_PATH=$(PREFIX)/lib/pkgconfig LD_LIBRARY_PATH=$(PREFIX)/lib (for all users, as root:" \
+			"echo $(PREFIX)/lib > /etc/ld.so.conf.d/ccnic.conf && ldconfig)"
 
 # What `make install` leaves is enough to compile, link (shared and static) and run a program in C.
 STAGE = $(abspath $(RELEASE))/stage
@@ -147,6 +159,8 @@ smoke-c: all
 	rm -rf $(STAGE)
 	$(MAKE) --no-print-directory install PREFIX=$(STAGE) DESTDIR=
 	test -e $(STAGE)/share/man/man3/ccnic_rx_burst.3 && test -e $(STAGE)/share/man/man3/ccnic_program_info.3
+	test -s $(STAGE)/share/ccnic/ccnicd.example.toml && test -s $(STAGE)/share/man/man8/ccnicd.8
+	! command -v systemd-analyze > /dev/null || systemd-analyze verify --man=no $(STAGE)/lib/systemd/system/ccnicd.service
 ifneq ($(shell command -v pkg-config),)
 	$(CSTRICT) $(CAPI)/examples/echo.c -o $(STAGE)/echo $$($(STAGED) --cflags --libs ccnic)
 	$(CSTRICT) $(CAPI)/examples/generator.c -o $(STAGE)/generator $$($(STAGED) --cflags ccnic) \

@@ -10,7 +10,7 @@
 //! 6. [`control`]: the control socket, clients, configuration; which worker polls which queue.
 //!
 //! [`config`] is what an operator says of all this, in a file and by flags. Beside it are [`log`](mod@log), which events are logged,
-//! [`metrics`], what Prometheus reads, [`start`], what a start and a check of a configuration look through, [`oom`], what the kernel is told of the daemon's memory, [`sandbox`], what the daemon may do once
+//! [`metrics`], what Prometheus reads, [`notify`], what a service manager is told, [`start`], what a start and a check of a configuration look through, [`oom`], what the kernel is told of the daemon's memory, [`sandbox`], what the daemon may do once
 //! it is set up, and [`tune`], what this machine decides of the interface.
 //!
 //! A worker owns its ports outright; the control thread talks to it by messages. No lock is taken and nothing is allocated while
@@ -23,6 +23,7 @@ pub mod flow;
 pub mod log;
 mod memory;
 pub mod metrics;
+pub mod notify;
 pub mod oom;
 pub mod poll;
 pub mod ports;

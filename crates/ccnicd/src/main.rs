@@ -13,6 +13,7 @@ use ccnicd::config::{Config, LogFormat, Running};
 use ccnicd::control::placement;
 use ccnicd::log::LogWriter;
 use ccnicd::metrics::Exporter;
+use ccnicd::notify::Manager;
 use ccnicd::ports::PortOptions;
 use ccnicd::start::Start;
 use ccnicd::tune::{self, Kept, Pair, Tuned};
@@ -129,10 +130,12 @@ fn run(args: Args) -> anyhow::Result<()> {
     }
     let metrics = metrics.map(Exporter::bind).transpose().context(of_metrics)?;
     let daemon = Daemon::prepare(options, Some(running))?;
+    let manager = Manager::connect()?;
     let sandbox = sandbox::enter(&confinement, account, &needs).context(of_sandbox)?;
     let daemon = daemon.start(Some(sandbox))?;
     starting.store(false, Ordering::Relaxed);
     let exporter = metrics.map(|listener| Exporter::start(listener, daemon.observer())).transpose()?;
+    manager.ready();
     daemon.run_reloading(&stop, file.as_deref().map(|file| (&*hung_up, file)));
     drop(exporter);
     Ok(())

@@ -204,6 +204,37 @@ fn signals_end_it_cleanly() {
 }
 
 #[test]
+fn a_service_manager_is_told_when_programs_can_attach() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let (socket, notify) = (directory.path().join("nic.sock"), directory.path().join("notify"));
+    let manager = std::os::unix::net::UnixDatagram::bind(&notify).unwrap();
+    manager.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    let variable = format!("NOTIFY_SOCKET={}", notify.display());
+    let daemon = ["env", &variable, env!("CARGO_BIN_EXE_ccnicd")];
+    let mut daemon = Daemon::start_by(&daemon, &socket, &["--sandbox", "on"]);
+    let mut said = [0; 64];
+    let n = manager.recv(&mut said).unwrap();
+    assert_eq!(&said[..n], b"READY=1\n");
+    assert!(daemon.signal(Signal::TERM).success());
+    let message =
+        ccnicd_with(&format!("NOTIFY_SOCKET={}", directory.path().join("missing").display()), &socket);
+    says(&message, &["NOTIFY_SOCKET=", "missing"]);
+}
+
+/// What a daemon with this variable in its environment says before it ends with status 2.
+fn ccnicd_with(variable: &str, socket: &Path) -> String {
+    let daemon = env!("CARGO_BIN_EXE_ccnicd");
+    let output = Command::new("env")
+        .args([variable, daemon, "--tuning", "default", "--socket"])
+        .arg(socket)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
 fn a_daemon_leaves_the_socket_of_another_alone() {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();

@@ -115,6 +115,10 @@ fn platforms_are_listed_shown_and_checked() {
         let shown = sim(&["platforms", "--show", name]);
         assert!(String::from_utf8_lossy(&shown.stdout).contains(&format!("name  = \"{name}\"")), "{name}");
     }
+    let all: serde_json::Value = serde_json::from_slice(&sim(&["platforms", "--json"]).stdout).unwrap();
+    let one: serde_json::Value =
+        serde_json::from_slice(&sim(&["platforms", "--values", "icx", "--json"]).stdout).unwrap();
+    assert!(all.as_array().unwrap().contains(&one) && one["values"][0]["source"].is_string(), "{one}");
     let values = sim(&["platforms", "--values", "icx"]);
     let text = String::from_utf8_lossy(&values.stdout);
     for word in ["link.one_way", "21.5", "fitted", "assumed", "icelake_mlc.txt"] {

@@ -2,6 +2,7 @@
 
 use ccnic_sim::platform::{AnyPlatform, Entry};
 use clap::Args;
+use serde_json::{Value, json};
 
 use super::machine::Changes;
 use crate::print::{self, Column, Table, units};
@@ -20,30 +21,46 @@ pub struct PlatformsArgs {
     values: Option<String>,
     #[command(flatten)]
     changes: Changes,
+    /// Print JSON: each platform with its values, their units and their sources
+    #[arg(long, conflicts_with = "show")]
+    json: bool,
 }
 
 /// Lists platforms, or shows one. All are checked.
 pub fn run(args: &PlatformsArgs) -> anyhow::Result<()> {
     let changed = |name: &String| args.changes.of_any(AnyPlatform::named(name)?);
-    let shown = match (&args.show, &args.values) {
+    match (&args.show, &args.values) {
         (Some(name), _) if args.changes.is_empty() => {
             print::line(AnyPlatform::text(name)?.trim_end());
-            return Ok(());
+            Ok(())
         }
         (Some(name), _) => {
             print::line(changed(name)?.to_toml().trim_end());
-            return Ok(());
+            Ok(())
         }
-        (None, Some(name)) => values(&changed(name)?),
+        (None, Some(name)) => {
+            let platform = changed(name)?;
+            print::result(args.json, &object(&platform), || values(&platform).text())
+        }
         (None, None) => {
             anyhow::ensure!(args.changes.is_empty(), "--set changes one platform: add --show or --values");
             let files = args.files.iter().map(|file| AnyPlatform::load(file));
             let built_in = AnyPlatform::names().into_iter().map(AnyPlatform::named);
-            list(&built_in.chain(files).collect::<Result<Vec<_>, _>>()?)
+            let all = built_in.chain(files).collect::<Result<Vec<_>, _>>()?;
+            let objects: Vec<_> = all.iter().map(object).collect();
+            print::result(args.json, &objects, || list(&all).text())
         }
+    }
+}
+
+/// A platform for other programs.
+fn object(platform: &AnyPlatform) -> Value {
+    let value = |entry: Entry| {
+        let Entry { key, value, unit, source, assumed, fitted } = entry;
+        json!({ "key": key, "value": value, "unit": unit, "source": source, "assumed": assumed, "fitted": fitted })
     };
-    print::line(&shown.text());
-    Ok(())
+    let values: Vec<_> = platform.entries().into_iter().map(value).collect();
+    json!({ "platform": platform.name(), "machine": platform.machine(), "about": platform.about(), "values": values })
 }
 
 fn list(platforms: &[AnyPlatform]) -> Table {

@@ -47,6 +47,16 @@ impl Source {
         found
     }
 
+    /// Where each entry of a list begins.
+    fn starts(&self, list: &str) -> Vec<usize> {
+        let Ok(document) = DeTable::parse(&self.text) else { return Vec::new() };
+        let value = document.get_ref().iter().find(|(key, _)| key.get_ref() == list);
+        match value.map(|(_, value)| value.get_ref()) {
+            Some(DeValue::Array(entries)) => entries.iter().map(|entry| entry.span().start).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     fn line(&self, at: usize) -> usize {
         1 + self.text.bytes().take(at).filter(|byte| *byte == b'\n').count()
     }
@@ -118,6 +128,16 @@ impl Config {
             Some(span) => format!("{}{list} {name}", self.place(span.start)),
             None => format!("--{list} {name}"),
         }
+    }
+
+    /// As [`said_entry`](Config::said_entry), of all entries: the file is looked through once.
+    pub(super) fn said_entries(&self, list: &str, names: impl Iterator<Item = String>) -> Vec<String> {
+        let starts = self.source.as_ref().map(|source| source.starts(list)).unwrap_or_default();
+        let said = |(at, name): (usize, String)| match starts.get(at) {
+            Some(start) => format!("{}{list} {name}", self.place(*start)),
+            None => format!("--{list} {name}"),
+        };
+        names.enumerate().map(said).collect()
     }
 
     /// How the operator would say a key, as a remedy: as in a file, or as a flag.

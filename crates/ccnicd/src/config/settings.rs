@@ -55,29 +55,29 @@ impl Config {
 
     /// How the operator has said the socket, and each port.
     fn said_of_ports(&self) -> Said {
-        let port = |(at, port): (usize, &super::PortConfig)| self.said_entry("port", at, &port.name());
-        Said { socket: self.said("socket"), ports: self.ports.iter().enumerate().map(port).collect() }
+        let names = self.ports.iter().map(super::PortConfig::name);
+        Said { socket: self.said("socket"), ports: self.said_entries("port", names) }
     }
 
     /// Whether there can be these ports.
     fn check_ports(&self, dataplane: DataplaneKind, ports: &[PortOptions]) -> anyhow::Result<()> {
-        let said = self.said_of_ports().ports;
-        let of = |at: usize| said.get(at).map_or("port", String::as_str);
+        let names: Vec<_> = ports.iter().map(PortOptions::name).collect();
+        let said = |at: usize| self.said_entry("port", at, names.get(at).map_or("", String::as_str));
         ensure!(
             ports.is_empty() || matches!(dataplane, DataplaneKind::Switch(_)),
             "{} is a port of a switch, and there is none: say {}, too",
-            of(0),
+            said(0),
             self.would_say("wire", "switch")
         );
         ensure!(
             ports.len() < MAX_PORTS,
             "{}: a switch has {MAX_PORTS} ports, and {} are given: leave some for programs",
-            of(MAX_PORTS - 1),
+            said(MAX_PORTS - 1),
             ports.len()
         );
-        for (at, port) in ports.iter().enumerate() {
-            let twice = ports.iter().take(at).any(|other| other.name() == port.name());
-            ensure!(!twice, "{} is given twice: leave one of them out", of(at));
+        for (at, name) in names.iter().enumerate() {
+            let twice = names.iter().take(at).any(|other| other == name);
+            ensure!(!twice, "{} is given twice: leave one of them out", said(at));
         }
         Ok(())
     }

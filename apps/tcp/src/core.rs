@@ -10,6 +10,7 @@ use crate::attach::random;
 use crate::clock::Time;
 use crate::connections::{Conn, Connections, Entry, Holder};
 use crate::engine::{Engine, Micros, NEVER, Phase};
+use crate::icmp::Limit;
 use crate::neighbours::{Group, Neighbours};
 use crate::options::Options;
 use crate::paths::Paths;
@@ -52,6 +53,7 @@ pub(crate) struct Core<E: Engine> {
     pub(crate) bound: Vec<u16>,
     pub(crate) neighbours: Neighbours,
     pub(crate) paths: Paths,
+    pub(crate) unreachable: Limit,
     pub(crate) group: Group,
     pub(crate) time: Time,
     pub(crate) now: Micros,
@@ -100,6 +102,7 @@ impl<E: Engine> Core<E> {
             bound: Vec::new(),
             neighbours: Neighbours::default(),
             paths: Paths::new(),
+            unreachable: Limit::default(),
             group,
             time,
             now: 0,

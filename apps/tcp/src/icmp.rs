@@ -4,12 +4,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use ccnic_frame::{Headers, L4, checksum};
+use ccnic_frame::{Headers, L3, L4, Meta, checksum};
 
 use crate::connections::{Conn, Holder, Tuple};
 use crate::core::Core;
-use crate::engine::{Engine, Phase};
-use crate::udp::addresses;
+use crate::engine::{Engine, Micros, Output, Phase};
+use crate::udp::{ETHERNET, addresses};
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -17,6 +17,28 @@ const UDP: u8 = 17;
 const MESSAGE: usize = 8;
 /// Sizes to try where a router does not say its MTU (RFC 1191 section 7.1).
 const PLATEAUS: [usize; 6] = [8166, 4352, 2002, 1492, 1006, 576];
+
+/// Errors that are sent in so many microseconds (RFC 1812 section 4.3.2.8, RFC 4443 section 2.4).
+const AT_ONCE: u32 = 50;
+const PERIOD: Micros = 50_000;
+
+/// How many errors may still be sent in a period, and when the next one begins.
+#[derive(Debug, Default)]
+pub(crate) struct Limit {
+    left: u32,
+    next: Micros,
+}
+
+impl Limit {
+    fn permits(&mut self, now: Micros) -> bool {
+        if self.next <= now {
+            *self = Limit { left: AT_ONCE, next: now + PERIOD };
+        }
+        let permits = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        permits
+    }
+}
 
 /// An error about a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,6 +166,56 @@ impl<E: Engine> Core<E> {
                 }
             }
         }
+    }
+
+    /// Answers a datagram to a port that nobody has: RFC 1122 section 4.1.3.1, RFC 4443 section 3.1. Not one to a group or from no host.
+    pub(crate) fn port_unreachable(&mut self, frame: &[u8], headers: &Headers) {
+        let Some((from, to)) = addresses(frame, headers) else { return };
+        let nobody = match from {
+            IpAddr::V4(from) => from.is_broadcast() || from.is_loopback(),
+            IpAddr::V6(from) => from.is_loopback(),
+        };
+        if !self.is_ours(to) || !frame.starts_with(&self.mac) {
+            self.counters.foreign += 1;
+        } else if from.is_unspecified() || from.is_multicast() || nobody {
+            self.counters.malformed += 1;
+        } else if self.out.room() && self.unreachable.permits(self.now) {
+            self.send_port_unreachable(frame, headers);
+        } else {
+            self.counters.errors_withheld += 1;
+        }
+    }
+
+    fn send_port_unreachable(&mut self, frame: &[u8], headers: &Headers) {
+        let ipv4 = headers.l3 == L3::Ipv4;
+        let (ip, most) = if ipv4 { (20, 576) } else { (40, 1280) };
+        let packet = frame.get(headers.l3_at..headers.l3_end).unwrap_or_default();
+        let quoted = packet.get(..most - ip - MESSAGE).unwrap_or(packet);
+        let payload = MESSAGE + quoted.len();
+        let short = |n: usize| (n as u16).to_be_bytes();
+        let octets = |at: usize, n: usize| packet.get(at..at + n).unwrap_or_default();
+        let head = if ipv4 {
+            let fixed = [&[0x45, 0][..], &short(ip + payload), &[0, 0, 0x40, 0, 64, 1, 0, 0]].concat();
+            [&[8, 0], &fixed[..], octets(16, 4), octets(12, 4), &[3, 3]].concat()
+        } else {
+            let fixed = [&[0x60, 0, 0, 0][..], &short(payload), &[58, 64]].concat();
+            [&[0x86, 0xdd], &fixed[..], octets(24, 16), octets(8, 16), &[1, 4]].concat()
+        };
+        let answer =
+            [frame.get(6..12).unwrap_or_default(), &self.mac, &head, &[0; MESSAGE - 2], quoted].concat();
+        self.out.frame(answer.len(), |bytes| {
+            bytes.copy_from_slice(&answer);
+            let headers = Headers::parse(bytes, bytes.len());
+            if ipv4 {
+                let message = bytes.get_mut(ETHERNET + ip..).unwrap_or_default();
+                let checksum = (!sum(message)).to_be_bytes();
+                message.iter_mut().skip(2).zip(checksum).for_each(|(to, from)| *to = from);
+                let _ = checksum::fill_ipv4(bytes, &headers); // which it has
+            } else {
+                let _ = checksum::fill_l4(bytes, &headers, []); // which ICMPv6 has
+            }
+            (Meta::default(), ())
+        });
     }
 
     /// A path to this host carries packets of so many bytes of IP.

@@ -76,6 +76,7 @@ impl<E: Engine> Core<E> {
         }
         match headers.l4 {
             L4::Udp if self.datagram(frame, &headers, handler) => {}
+            L4::Udp => self.port_unreachable(frame, &headers),
             L4::Tcp => self.segment(frame, &headers),
             _ => self.other(frame, &headers),
         }

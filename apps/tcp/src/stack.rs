@@ -76,6 +76,8 @@ pub struct Counters {
     pub half_open_expired: u64,
     /// How often a router has said that the path to a host carries only shorter packets, and was believed.
     pub paths_lowered: u64,
+    /// Errors of ICMP about datagrams to closed ports that were not sent, since there were too many at once.
+    pub errors_withheld: u64,
     /// Frames that could not be sent since there was neither place nor buffer.
     pub refused: u64,
     /// How often it has gone on with another NIC after the end of its own.

@@ -368,6 +368,27 @@ fn segments_follow_the_path() {
     assert_eq!(sizes(hosts.raw.answers(&[])), [1072]);
 }
 
+/// RFC 1812 section 4.3.2.8: errors about datagrams to closed ports are limited in rate; one quotes what it is about.
+#[test]
+fn errors_about_closed_ports_are_limited() {
+    let _alone = alone();
+    let mut hosts = Hosts::new(64);
+    let datagram = [&[0, 5, 0, 6, 0, 13, 0, 0][..], b"hello"].concat();
+    for _ in 0..100 {
+        hosts.raw.send_ip(PEER, 17, &datagram);
+    }
+    hosts.raw.settle();
+    let errors = std::mem::take(&mut hosts.raw.errors);
+    assert_eq!((errors.len(), hosts.raw.server.counters().errors_withheld), (50, 50));
+    assert_eq!(errors[0][34..36], [3, 3]);
+    assert_eq!(errors[0][42 + 20..], datagram, "behind its IP header");
+    hosts.raw.send_ip([255; 4], 17, &datagram);
+    hosts.pass(SECOND);
+    hosts.raw.send_ip(PEER, 17, &datagram);
+    hosts.raw.settle();
+    assert_eq!(hosts.raw.errors.len(), 1);
+}
+
 /// RFC 1122 section 4.2.3.9, RFC 5927 section 5: nobody there ends a handshake of ours, if the error has its number, and no more than that.
 #[test]
 fn nobody_there_ends_a_handshake_of_ours() {

@@ -135,6 +135,8 @@ pub struct Raw {
     unsettled: usize,
     /// ARP requests that have come.
     pub questions: usize,
+    /// Errors of ICMP that have come.
+    pub errors: Vec<Vec<u8>>,
     /// Segments that have come and were not asked for yet.
     inbox: VecDeque<Segment>,
 }
@@ -147,7 +149,16 @@ impl Raw {
         options = options.config(&config);
         let mut program = options.open(&nic.socket).unwrap();
         let pair = program.queue_pair(0).unwrap();
-        Raw { server, pair, _program: program, pings: 0, unsettled: 0, questions: 0, inbox: VecDeque::new() }
+        Raw {
+            server,
+            pair,
+            _program: program,
+            pings: 0,
+            unsettled: 0,
+            questions: 0,
+            errors: Vec::new(),
+            inbox: VecDeque::new(),
+        }
     }
 
     pub fn send_frame(&mut self, frame: &[u8]) {
@@ -193,6 +204,9 @@ impl Raw {
             }
             if let Some(segment) = Segment::parse(&frame).filter(|_| frame[..6] == MAC) {
                 self.inbox.push_back(segment);
+            }
+            if frame[12..14] == [8, 0] && frame[23] == 1 && frame[34] == 3 {
+                self.errors.push(frame.clone());
             }
             answered |= frame[12..14] == [8, 0]
                 && frame[23] == 1

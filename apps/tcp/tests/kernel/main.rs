@@ -269,6 +269,28 @@ fn af_xdp_inside() {
 }
 
 #[test]
+fn a_closed_udp_port() {
+    in_namespace("a_closed_udp_port_inside");
+}
+
+/// The kernel knows that the port is closed, not the protocol, and tells its program.
+#[test]
+#[ignore = "for a_closed_udp_port"]
+fn a_closed_udp_port_inside() {
+    let nic = nic();
+    let _server = Server::start(nic.host("10.9.0.1/24", "fd09::1/64"), Manner::Echo);
+    for (host, from, len) in
+        [(HOSTS[0], "10.9.0.9:0", 1400), (HOSTS[1], "[fd09::9]:0", 1400), (HOSTS[1], "[fd09::9]:0", 0)]
+    {
+        let socket = std::net::UdpSocket::bind(from).unwrap();
+        socket.set_read_timeout(Some(common::PATIENCE)).unwrap();
+        socket.connect(at(host)).unwrap();
+        socket.send(&vec![7; len]).unwrap();
+        assert_eq!(socket.recv(&mut [0; 8]).unwrap_err().kind(), ErrorKind::ConnectionRefused, "{host}");
+    }
+}
+
+#[test]
 fn a_path_with_a_smaller_mtu() {
     in_namespace("a_path_with_a_smaller_mtu_inside");
 }

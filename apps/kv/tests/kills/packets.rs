@@ -377,7 +377,9 @@ fn station(number: u8) {
         known: 0,
         peer_life: 0,
         next: BTreeMap::new(),
-        deaths: 0,
+        // Frames that the life before had sent are still forwarded after this one has begun to hear: their address is learned at the dead
+        // port again, and the peer's frames go there until this life speaks.
+        deaths: u64::from(world.board.died(life::STATION_0 + usize::from(number)) > 0),
         greeted: Instant::now(),
         random: Random::new(new_life()),
     };

@@ -17,7 +17,7 @@ use ccnic::{Buf, Burst, Desc, Design, Layout, testing};
 
 use crate::input::Input;
 use crate::memory::{Region, View};
-use crate::setup::{CALL, Setup, bounded, len};
+use crate::setup::{Setup, bounded, call, len};
 
 /// The fuzz target.
 pub fn host_region(bytes: &[u8]) {
@@ -131,7 +131,7 @@ impl<R: Ring> Run<R> {
         let (op, q) = (self.input.byte(), self.input.below(self.pairs.len()));
         let region = Rc::clone(&self.region);
         let reflect = op & 0x80 != 0 && self.layout.config().shared_pool;
-        bounded(&region, CALL, "a call", || match op % 16 {
+        bounded(&region, call(self.layout.config()), "a call", || match op % 16 {
             0 | 1 => self.alloc(q),
             2 | 3 => self.send(q),
             4..7 => self.receive(q),

@@ -13,7 +13,7 @@ use ccnic::{Burst, Desc, Layout, testing};
 
 use crate::input::Input;
 use crate::memory::{Region, View};
-use crate::setup::{CALL, Setup, bounded, len, poll};
+use crate::setup::{Setup, bounded, call, len, poll};
 
 /// The fuzz target.
 pub fn nic_region(bytes: &[u8]) {
@@ -83,11 +83,12 @@ impl<R: Ring> Run<R> {
     fn step(&mut self) {
         let (op, q) = (self.input.byte(), self.input.below(self.nics.len()));
         let reflect = op & 0x80 != 0 && self.layout.config().shared_pool;
-        let (region, most) = (Rc::clone(&self.region), poll(self.layout.config()));
+        let (region, config) = (Rc::clone(&self.region), *self.layout.config());
+        let (most, of_program) = (poll(&config), call(&config));
         match op % 16 {
-            0..3 => bounded(&region, 4 * CALL, "the program", || self.send(q)),
-            3 => bounded(&region, 4 * CALL, "the program", || self.receive(q)),
-            4 => bounded(&region, 4 * CALL, "the program", || self.small(q)),
+            0..3 => bounded(&region, 4 * of_program, "the program", || self.send(q)),
+            3 => bounded(&region, 4 * of_program, "the program", || self.receive(q)),
+            4 => bounded(&region, 4 * of_program, "the program", || self.small(q)),
             5..8 => {
                 _ = bounded(&region, most, "loopback", || {
                     loopback(&mut self.nics[q], &mut self.pipelines[q], &self.mem, reflect)
@@ -100,8 +101,8 @@ impl<R: Ring> Run<R> {
             }
             10 => bounded(&region, most, "deliver", || self.across(q)),
             11 => bounded(&region, most, "the NIC's own packets", || self.own_packets(q)),
-            12 => bounded(&region, CALL, "notification", || self.notify(q)),
-            13 => bounded(&region, 2 * CALL, "a successor", || self.succeed(q, reflect)),
+            12 => bounded(&region, of_program, "notification", || self.notify(q)),
+            13 => bounded(&region, 2 * of_program, "a successor", || self.succeed(q, reflect)),
             14 => self.region.change(0),
             _ => bounded(&region, most, "flush", || self.nics[q].flush()),
         }

@@ -16,7 +16,7 @@ use ccnic::{Burst, Desc, SharedMemory};
 
 use crate::host_region::Run;
 use crate::memory::{Region, View};
-use crate::setup::{CALL, Setup, bounded};
+use crate::setup::{Setup, bounded, call};
 
 /// The fuzz target.
 pub fn recovery(bytes: &[u8]) {
@@ -40,7 +40,7 @@ impl RingVisitor for Sides {
             }
             region.set_calm(true);
             run.nics.clear();
-            bounded(&region, 4 * CALL, "recovery", || recover(&mut run, &layout));
+            bounded(&region, 4 * call(layout.config()), "recovery", || recover(&mut run, &layout));
             free_everything(&mut run, &layout);
             run.nics = successors(&region, &layout);
             traffic(&mut run, &layout);

@@ -11,12 +11,19 @@ use crate::memory::Region;
 /// each, a line at a time. Where the pool is a ring whose ends a dead or hostile program has closed, it looks 1024 times at an end of it
 /// for each buffer of either class that it takes or frees.
 pub(crate) fn poll(config: &Config) -> u64 {
-    let closed = if config.mempool { 64 * 2 * 2 * 1024 } else { 0 };
-    64 * 2 * 64 + 8192 + closed
+    64 * 2 * 64 + 8192 + closed(config)
 }
 
-/// Accesses that one call of a program may make: the depot's walks go on for as many steps as it has nodes.
-pub(crate) const CALL: u64 = 100_000;
+/// Accesses that one call of a program may make: the depot's walks go on for as many steps as it has nodes, and each buffer may try rings
+/// of DPDK's kind that a peer keeps closed.
+pub(crate) fn call(config: &Config) -> u64 {
+    100_000 + closed(config)
+}
+
+/// Tries of a call or poll to change a ring of DPDK's kind that a peer keeps closed.
+fn closed(config: &Config) -> u64 {
+    if config.mempool { 64 * 2 * 2 * 1024 } else { 0 }
+}
 
 /// The configuration that the next bytes choose.
 fn config(input: &Input) -> Config {

@@ -18,8 +18,12 @@ use super::namespaces::{PROGRAM, configure, has, pings};
 use super::net::{Namespace, in_namespace};
 use super::stack::Stack;
 
-/// The next message to the service manager, and the descriptors with it.
+/// The next message to the service manager about descriptors, and those that came with it.
 fn told(manager: &UnixDatagram) -> (String, Vec<OwnedFd>) {
+    std::iter::repeat_with(|| message(manager)).find(|(said, _)| said.starts_with("FD")).unwrap()
+}
+
+fn message(manager: &UnixDatagram) -> (String, Vec<OwnedFd>) {
     let (mut bytes, mut room) = ([0; 256], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))]);
     let mut beside = RecvAncillaryBuffer::new(&mut room);
     let n =

@@ -4,15 +4,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use ccnic_frame::{Headers, L3, L4, Meta, checksum};
+use ccnic_frame::headers::{TCP, UDP};
+use ccnic_frame::{Headers, L3, L4, Meta, Sum, checksum};
 
 use crate::connections::{Conn, Holder, Tuple};
 use crate::core::Core;
 use crate::engine::{Engine, Micros, Output, Phase};
 use crate::udp::{ETHERNET, addresses};
 
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 /// Bytes of an ICMP message before the packet that it quotes.
 const MESSAGE: usize = 8;
 /// Sizes to try where a router does not say its MTU (RFC 1191 section 7.1).
@@ -92,7 +91,7 @@ impl Notice {
         let seq = quoted.get(begin + 4..).and_then(<[u8]>::first_chunk).copied().map(u32::from_be_bytes);
         let [from, to] = [SocketAddr::new(from, ports[0]), SocketAddr::new(to, ports[1])];
         let right = match headers.l4 {
-            L4::Icmp => sum(message) == 0xffff,
+            L4::Icmp => Sum::of(message).value() == 0xffff,
             _ => checksum::verify_l4(frame, headers, []) == Ok(true),
         };
         right.then_some(Notice {
@@ -103,20 +102,6 @@ impl Notice {
             seq: seq.filter(|_| protocol == TCP).unwrap_or(0),
         })
     }
-}
-
-/// The sum of the 16-bit words in ones' complement (RFC 1071).
-fn sum(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks(2).map(|word| match *word {
-        [a, b] => u64::from(u16::from_be_bytes([a, b])),
-        [a] => u64::from(a) << 8,
-        _ => 0,
-    });
-    let mut sum: u64 = words.sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
 }
 
 impl<E: Engine> Core<E> {
@@ -208,7 +193,7 @@ impl<E: Engine> Core<E> {
             let headers = Headers::parse(bytes, bytes.len());
             if ipv4 {
                 let message = bytes.get_mut(ETHERNET + ip..).unwrap_or_default();
-                let checksum = (!sum(message)).to_be_bytes();
+                let checksum = Sum::of(message).checksum().to_be_bytes();
                 message.iter_mut().skip(2).zip(checksum).for_each(|(to, from)| *to = from);
                 let _ = checksum::fill_ipv4(bytes, &headers); // which it has
             } else {

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ccnic_client::Waiter;
+use ccnic_frame::headers::ARP;
 use ccnic_frame::{Headers, L4, Meta, checksum};
 
 use crate::engine::{Micros, Output};
 
-const ARP: u16 = 0x0806;
 const BROADCAST: [u8; 6] = [0xff; 6];
 /// Between two questions for the same address.
 const AGAIN: Micros = 100_000;

@@ -15,13 +15,11 @@ pub(crate) const LIFETIME: Micros = 600_000_000;
 pub(crate) struct Paths {
     /// Bytes of the longest IP packet, and until when that is believed.
     known: HashMap<IpAddr, (usize, Micros)>,
-    /// Not more than the least of them; `usize::MAX` while there are none.
-    least: usize,
 }
 
 impl Paths {
     pub(crate) fn new() -> Paths {
-        Paths { known: HashMap::new(), least: usize::MAX }
+        Paths { known: HashMap::new() }
     }
 
     /// The path to this host carries so much; false when it was known to carry no more, or nothing more can be remembered.
@@ -34,16 +32,12 @@ impl Paths {
             return false;
         }
         self.known.insert(to, (mtu, now.saturating_add(LIFETIME)));
-        self.least = self.known.values().map(|(mtu, _)| *mtu).min().unwrap_or(usize::MAX);
         true
     }
 
     /// What the path carries, and until when that is believed, if that is known.
     #[inline]
     pub(crate) fn known(&self, now: Micros, to: IpAddr) -> Option<(usize, Micros)> {
-        if self.least == usize::MAX {
-            return None;
-        }
         self.known.get(&to).copied().filter(|(_, until)| *until > now)
     }
 }

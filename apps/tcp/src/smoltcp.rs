@@ -8,6 +8,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 
+use ccnic_frame::headers::TCP;
 use ccnic_frame::{Checksum as Wanted, Meta, Segmentation};
 use smoltcp::iface::{Config, Interface, PollResult, SocketHandle, SocketSet};
 use smoltcp::phy::{Checksum, Device, DeviceCapabilities, Medium, PacketMeta, RxToken, TxToken};
@@ -22,7 +23,6 @@ use crate::udp::ETHERNET;
 
 const IPV4: [u8; 2] = [8, 0];
 const IPV6: [u8; 2] = [0x86, 0xdd];
-const TCP: u8 = 6;
 /// Flags of TCP.
 const FIN: u8 = 1;
 const SYN: u8 = 2;

@@ -6,6 +6,9 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use ccnic_frame::headers::{IPV4, IPV6, TAGS};
+/// Protocols with ports.
+pub use ccnic_frame::headers::{SCTP, TCP, UDP};
 use serde::{Deserialize, Serialize};
 
 /// The version of these messages: [`FlowAbility::version`].
@@ -15,22 +18,10 @@ pub const FIRST_OF_OPERATOR: u32 = 1 << 31;
 /// The first number of those rules of the operator that stand in the NIC's configuration: its place among the flow rules there is added.
 pub const FIRST_OF_CONFIGURATION: u32 = 3 << 30;
 
-/// EtherTypes of IP.
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
-/// EtherTypes of VLAN tags: a rule is about what is behind them.
-const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 /// Below, the field is the length of an IEEE 802.3 frame.
 const FIRST_ETHER_TYPE: u16 = 0x0600;
 /// The highest VLAN number.
 const VLAN_MAX: u16 = 4094;
-
-/// Protocols with ports.
-pub const TCP: u8 = 6;
-/// See [`TCP`].
-pub const UDP: u8 = 17;
-/// See [`TCP`].
-pub const SCTP: u8 = 132;
 
 /// Which packets a rule is about: those whose fields have these values. A field that is left out may have any value, or be
 /// missing in the packet; one that is named must be there.

@@ -20,19 +20,27 @@ pub const MAX_EXTENSIONS: usize = 8;
 pub const IPV4: u16 = 0x0800;
 /// EtherType of IPv6.
 pub const IPV6: u16 = 0x86dd;
+/// EtherType of ARP.
+pub const ARP: u16 = 0x0806;
 /// EtherTypes of VLAN tags: IEEE 802.1Q, 802.1ad, and the one of older switches (as `ccnic::rss` knows them).
-const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
+pub const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 
-/// Protocol numbers (IANA).
-pub(crate) const ICMP: u8 = 1;
-pub(crate) const TCP: u8 = 6;
-pub(crate) const UDP: u8 = 17;
-const FRAGMENT: u8 = 44;
-pub(crate) const ICMPV6: u8 = 58;
-const SCTP: u8 = 132;
+/// Protocol number (IANA) of ICMP.
+pub const ICMP: u8 = 1;
+/// Protocol number of TCP.
+pub const TCP: u8 = 6;
+/// Protocol number of UDP.
+pub const UDP: u8 = 17;
+/// Number of the routing header of IPv6.
+pub const ROUTING: u8 = 43;
+/// Number of the header of an IPv6 fragment.
+pub const FRAGMENT: u8 = 44;
+/// Protocol number of ICMPv6.
+pub const ICMPV6: u8 = 58;
+/// Protocol number of SCTP.
+pub const SCTP: u8 = 132;
 /// Hop-by-hop options, routing, destination options (RFC 8200): headers of eight bytes and a number of eight more.
 const EXTENSIONS: [u8; 3] = [0, ROUTING, 60];
-const ROUTING: u8 = 43;
 
 /// Bytes of headers without their options.
 pub(crate) const IPV4_BYTES: usize = 20;

@@ -13,11 +13,10 @@ use ccnicd::config::{Config, LogFormat, Running};
 use ccnicd::control::placement;
 use ccnicd::log::LogWriter;
 use ccnicd::metrics::Exporter;
-use ccnicd::notify::Manager;
 use ccnicd::ports::PortOptions;
 use ccnicd::start::Start;
 use ccnicd::tune::{self, Kept, Pair, Tuned};
-use ccnicd::{Daemon, DaemonOptions, oom, sandbox};
+use ccnicd::{Daemon, DaemonOptions, notify, oom, sandbox};
 use clap::Parser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -129,13 +128,13 @@ fn run(args: Args) -> anyhow::Result<()> {
         tracing::info!("the score of the out-of-memory killer stays as it is: {e}");
     }
     let metrics = metrics.map(Exporter::bind).transpose().context(of_metrics)?;
+    notify::connect()?;
     let daemon = Daemon::prepare(options, Some(running))?;
-    let manager = Manager::connect()?;
     let sandbox = sandbox::enter(&confinement, account, &needs).context(of_sandbox)?;
     let daemon = daemon.start(Some(sandbox))?;
     starting.store(false, Ordering::Relaxed);
     let exporter = metrics.map(|listener| Exporter::start(listener, daemon.observer())).transpose()?;
-    manager.ready();
+    notify::ready();
     daemon.run_reloading(&stop, file.as_deref().map(|file| (&*hung_up, file)));
     drop(exporter);
     Ok(())

@@ -1,46 +1,59 @@
-//! Tells a service manager that the daemon is ready: the protocol of sd_notify(3), by the socket that `NOTIFY_SOCKET` names.
+//! Tells the service manager that started this process what sd_notify(3) has words for, by the socket that `NOTIFY_SOCKET` names: that the
+//! daemon is ready, and which descriptors are to be kept.
 
 use std::env;
-use std::os::fd::OwnedFd;
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 
 use anyhow::Context;
+use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, send, socket_with,
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, sendmsg, socket_with,
 };
 
-/// A connection to the service manager; of a daemon that nobody waits for, none.
-#[derive(Debug)]
-pub struct Manager(Option<OwnedFd>);
+/// The connection; of a daemon that nobody waits for, none.
+static MANAGER: OnceLock<OwnedFd> = OnceLock::new();
 
-impl Manager {
-    /// Connects, as long as the process may.
-    ///
-    /// # Errors
-    /// There is no such socket.
-    pub fn connect() -> anyhow::Result<Manager> {
-        let Some(path) = env::var_os("NOTIFY_SOCKET").filter(|path| !path.is_empty()) else {
-            return Ok(Manager(None));
+/// Connects to the service manager, if there is one. Before the process confines itself; once.
+///
+/// # Errors
+/// There is no such socket.
+pub fn connect() -> anyhow::Result<()> {
+    let Some(path) = env::var_os("NOTIFY_SOCKET").filter(|path| !path.is_empty()) else { return Ok(()) };
+    let open = || {
+        let bytes = path.as_encoded_bytes();
+        let address = match bytes.strip_prefix(b"@") {
+            Some(name) => SocketAddrUnix::new_abstract_name(name)?,
+            None => SocketAddrUnix::new(bytes)?,
         };
-        let open = || {
-            let bytes = path.as_encoded_bytes();
-            let address = match bytes.strip_prefix(b"@") {
-                Some(name) => SocketAddrUnix::new_abstract_name(name)?,
-                None => SocketAddrUnix::new(bytes)?,
-            };
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
-            connect(&socket, &address)?;
-            Ok::<_, rustix::io::Errno>(socket)
-        };
-        open().map(Some).map(Manager).with_context(|| format!("NOTIFY_SOCKET={}", path.display()))
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+        rustix::net::connect(&socket, &address)?;
+        Ok::<_, Errno>(socket)
+    };
+    let socket = open().with_context(|| format!("NOTIFY_SOCKET={}", path.display()))?;
+    let _ = MANAGER.set(socket); // once
+    Ok(())
+}
+
+/// Says that programs can attach from now on.
+pub fn ready() {
+    tell("READY=1", None);
+}
+
+/// Tells the service manager, and hands it a descriptor. One that is not told keeps less, or waits longer: no reason to stop.
+pub(crate) fn tell(words: &str, with: Option<BorrowedFd<'_>>) {
+    let Some(manager) = MANAGER.get() else { return };
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = SendAncillaryBuffer::new(&mut room);
+    let fds = [with.unwrap_or(manager.as_fd())];
+    if with.is_some() {
+        beside.push(SendAncillaryMessage::ScmRights(&fds));
     }
-
-    /// Programs can attach from now on.
-    pub fn ready(&self) {
-        if let Manager(Some(socket)) = self
-            && let Err(e) = send(socket, b"READY=1\n", SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
-        {
-            tracing::warn!("could not tell the service manager that the daemon is ready: {e}");
-        }
+    if let Err(e) = sendmsg(manager, &[IoSlice::new(words.as_bytes())], &mut beside, SendFlags::NOSIGNAL) {
+        tracing::warn!("the service manager was not told {words:?}: {e}");
     }
 }

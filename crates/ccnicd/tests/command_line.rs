@@ -215,7 +215,7 @@ fn a_service_manager_is_told_when_programs_can_attach() {
     let mut daemon = Daemon::start_by(&daemon, &socket, &["--sandbox", "on"]);
     let mut said = [0; 64];
     let n = manager.recv(&mut said).unwrap();
-    assert_eq!(&said[..n], b"READY=1\n");
+    assert_eq!(&said[..n], b"READY=1");
     assert!(daemon.signal(Signal::TERM).success());
     let message =
         ccnicd_with(&format!("NOTIFY_SOCKET={}", directory.path().join("missing").display()), &socket);

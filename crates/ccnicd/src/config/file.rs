@@ -124,20 +124,25 @@ impl Config {
 
     /// How the operator has said an entry of a list, such as `port`: "FILE, line N: port NAME", or as by a flag.
     pub(super) fn said_entry(&self, list: &str, at: usize, name: &str) -> String {
-        match self.source.as_ref().and_then(|source| source.find(&format!("{list}.{at}"))) {
-            Some(span) => format!("{}{list} {name}", self.place(span.start)),
-            None => format!("--{list} {name}"),
-        }
+        self.said_at(list, self.starts(list).get(at), name)
     }
 
     /// As [`said_entry`](Config::said_entry), of all entries: the file is looked through once.
     pub(super) fn said_entries(&self, list: &str, names: impl Iterator<Item = String>) -> Vec<String> {
-        let starts = self.source.as_ref().map(|source| source.starts(list)).unwrap_or_default();
-        let said = |(at, name): (usize, String)| match starts.get(at) {
+        let starts = self.starts(list);
+        names.enumerate().map(|(at, name)| self.said_at(list, starts.get(at), &name)).collect()
+    }
+
+    /// Where the entries of a list begin in the file.
+    fn starts(&self, list: &str) -> Vec<usize> {
+        self.source.as_ref().map(|source| source.starts(list)).unwrap_or_default()
+    }
+
+    fn said_at(&self, list: &str, start: Option<&usize>, name: &str) -> String {
+        match start {
             Some(start) => format!("{}{list} {name}", self.place(*start)),
             None => format!("--{list} {name}"),
-        };
-        names.enumerate().map(said).collect()
+        }
     }
 
     /// How the operator would say a key, as a remedy: as in a file, or as a flag.

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use ccnic_control::flow::{FlowMatch, SCTP, TCP, UDP};
+use ccnic_control::flow::FlowMatch;
+use ccnic_frame::headers::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use ccnic_frame::{Headers, L3, L4, Meta, vlan};
 
 /// Words of a key.
@@ -34,10 +35,6 @@ const MAC: u64 = 0xffff_ffff_ffff << MAC_SHIFT;
 const SHORT: u64 = 0xffff;
 const VLAN_ID: u64 = 0xfff;
 const BYTE: u64 = 0xff;
-
-/// Protocol numbers that `ccnic_frame` has names for.
-const ICMP: u8 = 1;
-const ICMPV6: u8 = 58;
 
 impl Key {
     /// Of a packet of `len` bytes that begins with `start`, sent with the metadata `meta`.

@@ -23,6 +23,8 @@ mod tests;
 use std::fmt;
 use std::net::IpAddr;
 
+use ccnic_frame::headers::{ARP, FRAGMENT, IPV4, IPV6, SCTP, TAGS, TCP, UDP};
+
 /// Which packets are captured.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Filter(Option<Expr>);
@@ -75,19 +77,8 @@ enum Side {
     Either,
 }
 
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
-const ARP: u16 = 0x0806;
 /// It has its addresses where ARP has them.
 const RARP: u16 = 0x8035;
-/// EtherTypes of tags, of which two are passed over.
-const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
-
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const SCTP: u8 = 132;
-/// The header of IPv6 that says that it is a fragment.
-const FRAGMENT: u8 = 44;
 
 /// A packet that is looked at.
 struct Packet<'a> {

@@ -6,31 +6,24 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use ccnic_frame::headers::MAX_EXTENSIONS;
+use ccnic_frame::headers::{ARP, FRAGMENT, ICMPV6, IPV4, IPV6, MAX_EXTENSIONS, ROUTING, TAGS, TCP, UDP};
 use ccnic_frame::{Headers, L3, L4};
 
 use crate::switch::Mac;
 
-/// EtherTypes (IANA): ARP; what claims to be IP; tags, which are the type of a frame with more than [`Headers`] passes over.
-const ARP: u16 = 0x0806;
-const IP: [u16; 2] = [ccnic_frame::headers::IPV4, ccnic_frame::headers::IPV6];
-const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
+/// EtherTypes of what claims to be IP. A frame with more tags than [`Headers`] passes over has one of [`TAGS`] as its type.
+const IP: [u16; 2] = [IPV4, IPV6];
 
 /// The start of ARP for IPv4 over Ethernet: hardware 1, protocol 0x0800, lengths 6 and 4 (RFC 826).
 const ARP_START: [u8; 6] = [0, 1, 8, 0, 6, 4];
 
 /// Headers between that of IPv6 and the upper layer (IANA), and upper layers whose header is to be whole in a first fragment.
 const HOP_BY_HOP: u8 = 0;
-const ROUTING: u8 = 43;
-const FRAGMENT: u8 = 44;
 const AUTHENTICATION: u8 = 51;
 const DESTINATION: u8 = 60;
 const MOBILITY: u8 = 135;
 const HIP: u8 = 139;
 const SHIM6: u8 = 140;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const ICMPV6: u8 = 58;
 
 /// ICMPv6 (RFC 4861): router solicitation and advertisement, neighbour solicitation and advertisement, redirect.
 const ROUTER_SOLICITATION: u8 = 133;

@@ -3,13 +3,14 @@
 //! ```text
 //! u8   operation: 1 get, 2 set
 //! u8   status: 0 in requests; in answers 0 done, 1 not found, 2 too large, 3 malformed, 4 out of memory
-//! u16  length of the key
+//! u16  length of the key; 0 in answers
 //! u32  length of the value: of a set's, or of the value that a get found
 //! u64  number of the request, which its answer repeats
 //! key and value of a set; key of a get; value of the answer to a get
 //! ```
 //! Little endian. The UDP port of a key is the base port plus its shard: the XXH3-64 of the key, modulo the number of server threads. A
-//! request that comes to another one's port is answered all the same.
+//! request that comes to another one's port is answered all the same. A datagram without a key is not: it may be an answer, and two servers to
+//! which somebody has sent one in the other's name would answer each other for ever.
 
 use crate::store::{Content, MAX_KEY, Place, Session, Stored, Update};
 
@@ -63,8 +64,8 @@ fn key_and_value<'a>(fields: &[u8; HEADER], rest: &'a [u8]) -> Option<(&'a [u8],
     (1..=MAX_KEY).contains(&both.0.len()).then_some(both)
 }
 
-/// Executes a datagram and hands over the answer: its header, and the value that follows it. A datagram that is too short to be answered is
-/// not. `place`: of its key, where it is known already. `longest`: how many bytes a value may have to fit into the answer's datagram. The value is lent while the shard is held: it is to be
+/// Executes a datagram and hands over the answer: its header, and the value that follows it. A datagram that is too short, or has no key, has
+/// none. `place`: of its key, where it is known already. `longest`: how many bytes a value may have to fit into the answer's datagram. The value is lent while the shard is held: it is to be
 /// copied, or handed to a NIC that reads it where it is kept. `send` is told, too, whether the value was asked for before.
 pub fn answer<R>(
     request: &[u8],
@@ -73,7 +74,8 @@ pub fn answer<R>(
     longest: usize,
     send: impl FnOnce(&[u8; HEADER], Content<'_>, bool) -> R,
 ) -> Option<R> {
-    let (fields, rest) = request.split_first_chunk::<HEADER>()?;
+    let (fields, rest) =
+        request.split_first_chunk::<HEADER>().filter(|(fields, _)| fields[2..4] != [0; 2])?;
     let number = u64::from_le_bytes(*fields.last_chunk()?);
     let value_len = u32::from_le_bytes([fields[4], fields[5], fields[6], fields[7]]) as usize;
     let operation = fields[0];
@@ -148,9 +150,31 @@ mod tests {
         assert_eq!(ask(&request(Operation::Get, 3, 0, 3), b"key"), (0, b"value".to_vec(), 3));
         assert_eq!(ask(&request(Operation::Set, 3, 6, 4), b"keyvalue").0, Status::Malformed as u8);
         assert_eq!(ask(&request(Operation::Set, 3, 2 << 20, 4), b"key").0, Status::TooLarge as u8);
-        assert_eq!(ask(&request(Operation::Get, 0, 0, 4), b"key").0, Status::Malformed as u8);
         assert_eq!(ask(&request(Operation::Set, 1, 1001, 4), &[b'x'; 1002]).0, 0);
         assert_eq!(ask(&request(Operation::Get, 1, 0, 4), b"x").0, Status::TooLarge as u8);
         assert!(answer(&[1; 15], None, &mut session, 1000, |_, _, _| ()).is_none());
+    }
+
+    /// A datagram that somebody has sent in another server's name would go to and fro.
+    #[test]
+    fn answers_are_not_answered() {
+        let store = Store::new(1, &Limits::default(), 100);
+        let mut session = store.session(100);
+        let requests: [&[u8]; 4] = [
+            &[&request(Operation::Set, 3, 5, 1)[..], b"keyvalue"].concat(),
+            &[&request(Operation::Get, 3, 0, 2)[..], b"key"].concat(),
+            &[&request(Operation::Get, 3, 0, 3)[..], b"yek"].concat(),
+            &[&request(Operation::Set, 3, 6, 4)[..], b"keyvalue"].concat(),
+        ];
+        for (request, status) in requests.iter().zip([0, 0, 1, 3]) {
+            let answered = answer(request, None, &mut session, 1000, |header, value, _| {
+                let mut bytes = header.to_vec();
+                value.lend(|part| bytes.extend_from_slice(part));
+                bytes
+            });
+            let answered = answered.unwrap_or_default();
+            assert_eq!(answered.get(1), Some(&status));
+            assert!(answer(&answered, None, &mut session, 1000, |_, _, _| ()).is_none(), "{answered:?}");
+        }
     }
 }

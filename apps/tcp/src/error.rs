@@ -12,6 +12,7 @@ use std::net::IpAddr;
 /// assert_eq!(error.to_string(), "224.0.0.1 is not the address of a host; choose a unicast address");
 /// ```
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The attachment to the NIC.
     #[error(transparent)]

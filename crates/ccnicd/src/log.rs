@@ -11,10 +11,10 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
-/// The filter that `text` describes. A target that it does not name logs errors, unless it says otherwise.
+/// The filter that `text` describes. A target that it does not name logs as without a filter, unless it says otherwise.
 ///
 /// # Errors
-/// When a part is neither a level nor a target with its level.
+/// When a part is neither a level nor a target of this project with its level.
 pub fn filter(text: &str) -> anyhow::Result<Targets> {
     let wrong =
         || format!("{text} is no log filter; write a level, or TARGET=LEVEL, with commas between them");
@@ -30,11 +30,17 @@ pub fn filter(text: &str) -> anyhow::Result<Targets> {
              {word}=LEVEL"
         );
     }
+    let target = |part: &&&str| part.split_once('=').is_some_and(|(target, _)| !target.starts_with("ccnic"));
+    if let Some((target, level)) = parts.iter().find(target).and_then(|part| part.split_once('=')) {
+        anyhow::bail!(
+            "{text} is no log filter: {target} is no part of ccnicd, whose parts begin with ccnic: write ccnicd::{target}={level}"
+        );
+    }
     let filter = match parts.is_empty() {
         true => Targets::new(),
         false => parts.join(",").parse::<Targets>().with_context(wrong)?,
     };
-    let default = filter.default_level().unwrap_or(LevelFilter::ERROR);
+    let default = filter.default_level().unwrap_or(LevelFilter::INFO);
     Ok(filter.with_default(default))
 }
 
@@ -159,11 +165,11 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_logged_unless_they_are_switched_off() {
-        for text in ["", ",", "ccnicd::metrics=debug"] {
+    fn what_is_not_named_is_logged_as_without_a_filter() {
+        for text in ["", ",", "ccnicd::metrics=debug", "ccnicd::metrics=error"] {
             let filter = filter(text).unwrap();
-            assert!(filter.would_enable("ccnicd::control", &Level::ERROR), "{text}");
-            assert!(!filter.would_enable("ccnicd::control", &Level::WARN), "{text}");
+            assert!(filter.would_enable("ccnicd::control", &Level::INFO), "{text}");
+            assert!(!filter.would_enable("ccnicd::control", &Level::DEBUG), "{text}");
         }
         assert!(!filter("off").unwrap().would_enable("ccnicd::control", &Level::ERROR));
         let one = filter("info,ccnicd::placement=off").unwrap();
@@ -187,6 +193,8 @@ mod tests {
             "ccnicd::control",
             " info",
             "ccnicd=loud",
+            "metrics=debug",
+            "info,tokio=debug",
             "=,=",
             "ccnicd=",
             "=info",

@@ -66,6 +66,15 @@ fn blocks_for_a_shell_are_lines_of_commands() {
         "docs/configuration.md",
         "docs/ports.md",
         "docs/switch.md",
+        "docs/steering.md",
+        "docs/tuning.md",
+        "docs/security.md",
+        "docs/performance.md",
+        "docs/laboratory.md",
+        "apps/kv/README.md",
+        "apps/kv-load/README.md",
+        "apps/tcp/README.md",
+        "fuzz/README.md",
     ] {
         for block in blocks(&text(path)) {
             let lines: Vec<&str> =

@@ -9,6 +9,8 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use rustix::process::umask;
 
 use super::Options;
@@ -158,12 +160,20 @@ pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
     fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
+/// True when somebody listens at a socket. One whose backlog is full is not waited for: it is whoever's.
+fn listens(path: &Path) -> bool {
+    let kind = (AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC);
+    let connected = SocketAddrUnix::new(path)
+        .and_then(|address| rustix::net::connect(&socket_with(kind.0, kind.1, kind.2, None)?, &address));
+    matches!(connected, Ok(()) | Err(Errno::AGAIN))
+}
+
 /// A socket that a server has left behind gives way; anything else does not. There is no moment in which it has other permissions, and they
 /// are not set by path. The umask is the process's: it has no other threads yet.
 fn unix(path: &Path, mode: u32, backlog: u16) -> anyhow::Result<UnixListener> {
     let found = identity(path);
     if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
-        if UnixStream::connect(path).is_ok() {
+        if listens(path) {
             bail!("-s {}: another server listens there", path.display());
         }
         if identity(path) == found {
@@ -177,4 +187,23 @@ fn unix(path: &Path, mode: u32, backlog: u16) -> anyhow::Result<UnixListener> {
     rustix::net::listen(&listener, backlog.into())?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+    use super::*;
+
+    #[test]
+    fn a_socket_whose_backlog_is_full_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("kv.sock");
+        let other = UnixListener::bind(&path).unwrap();
+        rustix::net::listen(&other, 0).unwrap();
+        let _waits = UnixStream::connect(&path).unwrap();
+        let refused = unix(&path, 0o600, 1).unwrap_err();
+        assert!(refused.to_string().contains("another server listens there"), "{refused}");
+        drop(other);
+        assert!(unix(&path, 0o600, 1).is_ok(), "a socket that nobody has gives way");
+    }
 }

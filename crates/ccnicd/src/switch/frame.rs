@@ -33,11 +33,16 @@ impl Mac {
         self.0 >> 40 & 1 != 0
     }
 
-    /// True for the addresses of protocols that end at the next bridge, 01:80:c2:00:00:00 to :0f (IEEE 802.1Q, 8.6.3): spanning trees, PAUSE,
-    /// LACP, 802.1X, LLDP.
+    /// True for the addresses of protocols that end at the next bridge: 01:80:c2:00:00:00 to :0f (IEEE 802.1Q, 8.6.3: spanning trees, PAUSE,
+    /// LACP, 802.1X, LLDP), and Cisco's, which Open vSwitch keeps, too: 01:00:0c:cc:cc:c0 to :cf (CDP, VTP, DTP, PAgP, UDLD, PVST+) and
+    /// 01:00:0c:cd:cd:cd (its spanning tree).
     #[inline(always)]
     pub const fn is_reserved(self) -> bool {
-        self.0 & !0xf == Mac::new([1, 0x80, 0xc2, 0, 0, 0]).0
+        const SHARED_TREE: u64 = Mac::new([1, 0, 0xc, 0xcd, 0xcd, 0xcd]).0;
+        let block = self.0 & !0xf;
+        block == Mac::new([1, 0x80, 0xc2, 0, 0, 0]).0
+            || block == Mac::new([1, 0, 0xc, 0xcc, 0xcc, 0xc0]).0
+            || self.0 == SHARED_TREE
     }
 
     /// True for an address that a frame may come from: of one station, and not all zeros.
@@ -144,6 +149,26 @@ mod tests {
             assert!(Mac::new(group).is_group() && !Mac::new(group).is_station());
         }
         assert!(!Mac::new([0; 6]).is_station() && !Mac::new([0; 6]).is_group());
+    }
+
+    #[test]
+    fn groups_of_the_next_bridge_are_known() {
+        let reserved = |bytes| Mac::new(bytes).is_reserved();
+        for last in 0..16 {
+            assert!(reserved([1, 0x80, 0xc2, 0, 0, last]) && reserved([1, 0, 0xc, 0xcc, 0xcc, 0xc0 | last]));
+        }
+        assert!(reserved([1, 0, 0xc, 0xcd, 0xcd, 0xcd]));
+        for other in [
+            [1, 0x80, 0xc2, 0, 0, 16],
+            [1, 0x80, 0xc2, 0, 1, 0],
+            [0, 0x80, 0xc2, 0, 0, 0],
+            [1, 0, 0xc, 0xcc, 0xcc, 0xbf],
+            [1, 0, 0xc, 0xcc, 0xcc, 0xd0],
+            [1, 0, 0xc, 0xcd, 0xcd, 0xce],
+            [1, 0, 0x5e, 0, 0, 1],
+        ] {
+            assert!(!reserved(other), "{other:x?}");
+        }
     }
 
     #[test]

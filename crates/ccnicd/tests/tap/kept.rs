@@ -36,27 +36,47 @@ fn message(manager: &UnixDatagram) -> (String, Vec<OwnedFd>) {
     (String::from_utf8_lossy(&bytes[..n.bytes]).into_owned(), fds)
 }
 
-/// A daemon with this port, started as a service whose manager has kept this.
-fn start(directory: &Path, port: &str, kept: Option<&OwnedFd>) -> (Daemon, Stack) {
-    let (socket, daemon) = (directory.join("nic.sock"), env!("CARGO_BIN_EXE_ccnicd"));
+/// Hands `f` a script that becomes the program in its arguments, as a service whose manager has kept this.
+fn as_service<T>(directory: &Path, kept: Option<&OwnedFd>, f: impl FnOnce(&str) -> T) -> T {
     let mut script = format!("export NOTIFY_SOCKET={}\n", directory.join("manager").display());
     if let Some(kept) = kept {
         fcntl_setfd(kept, FdFlags::empty()).unwrap();
         script += "export LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=tap.tap0.0\n";
         script += &format!("exec 3<&{0} {0}<&-\n", kept.as_raw_fd());
     }
-    script += "exec \"$0\" \"$@\"";
-    let args = ["--wire", "switch", "--later-ports", "tap", "--log", "info", "--port", port];
-    let daemon = Daemon::start_by(&["bash", "-c", &script, daemon], &socket, &args);
+    let started = f(&(script + "exec \"$0\" \"$@\""));
     kept.inspect(|kept| fcntl_setfd(kept, FdFlags::CLOEXEC).unwrap());
+    started
+}
+
+/// A daemon with this port, started as a service.
+fn start(directory: &Path, port: &str, kept: Option<&OwnedFd>) -> (Daemon, Stack) {
+    let (socket, daemon) = (directory.join("nic.sock"), env!("CARGO_BIN_EXE_ccnicd"));
+    let args = ["--wire", "switch", "--later-ports", "tap", "--log", "info", "--port", port];
+    let daemon = as_service(directory, kept, |script| {
+        Daemon::start_by(&["bash", "-c", script, daemon], &socket, &args)
+    });
     (daemon, Stack::open(&socket, &[PROGRAM], 1500, false))
+}
+
+/// A daemon that may not enter the interface's namespace says so and ends; it does not give the interface up.
+fn does_not_start_without_sys_admin(directory: &Path, kept: &OwnedFd) {
+    let ended = as_service(directory, Some(kept), |script| {
+        let drop = ["--bounding-set=-sys_admin", "--inh-caps=-sys_admin", env!("CARGO_BIN_EXE_ccnicd")];
+        let mut daemon = Command::new("bash");
+        daemon.args(["-c", script, "setpriv"]).args(drop).arg("--socket").arg(directory.join("nic.sock"));
+        daemon.args(["--wire", "switch", "--tuning", "default", "--port", "tap:tap0"]).output()
+    });
+    let ended = ended.unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success() && said.contains("that takes CAP_SYS_ADMIN"), "{said}");
 }
 
 #[test]
 fn an_interface_stays_where_it_is() {
-    match Command::new("bash").arg("-c").arg("true").status() {
-        Ok(_) => in_namespace("kept::an_interface_stays_where_it_is_inside"),
-        Err(e) => println!("skipped: bash: {e}"),
+    match Command::new("bash").args(["-c", "setpriv --version"]).status() {
+        Ok(done) if done.success() => in_namespace("kept::an_interface_stays_where_it_is_inside"),
+        _ => println!("skipped: there is no bash, or no setpriv"),
     }
 }
 
@@ -77,6 +97,7 @@ fn an_interface_stays_where_it_is_inside() {
     configure(Some(&pod), "eth0");
     for signal in [Signal::TERM, Signal::KILL] {
         daemon.signal(signal);
+        does_not_start_without_sys_admin(directory.path(), &kept);
         let stack;
         (daemon, stack) = start(directory.path(), "tap:tap0,address=10.8.0.1/24", Some(&kept));
         pings(Some(&pod), &mut { stack });

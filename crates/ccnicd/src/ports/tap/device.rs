@@ -33,7 +33,7 @@ impl Device {
     /// # Errors
     /// Which step failed, and what to do.
     pub(super) fn open(options: &TapOptions) -> anyhow::Result<Device> {
-        if let Some(kept) = Device::kept(options) {
+        if let Some(kept) = Device::kept(options)? {
             return Ok(kept);
         }
         let device = match &options.netns {
@@ -46,32 +46,38 @@ impl Device {
 
     /// One whose queues were kept while the daemon was started again. Its interface may have another name by now, and be elsewhere; it keeps its
     /// addresses. `None` where there is none, or it is not what the options say.
-    fn kept(options: &TapOptions) -> Option<Device> {
+    ///
+    /// # Errors
+    /// It cannot be set up, and why. It stays kept: whoever uses it does not lose it by that.
+    fn kept(options: &TapOptions) -> anyhow::Result<Option<Device>> {
         let queues = kept::take(&options.name);
         if queues.is_empty() {
-            return None;
+            return Ok(None);
         }
-        let number = queues.len() as u16;
-        let opened = Device::of_kept(options, queues);
-        opened
-            .inspect_err(|e| {
+        let (name, there) = match Device::interface_of(&queues, options.queues) {
+            Ok(found) => found,
+            Err(e) => {
                 tracing::warn!(interface = options.name, "not taken over from the service manager: {e:#}");
-                kept::forget(&options.name, number);
-            })
-            .ok()
+                kept::forget(&options.name, queues.len() as u16);
+                return Ok(None);
+            }
+        };
+        tracing::info!(interface = name, "took over the interface that the service manager has kept");
+        let options = TapOptions { name, addresses: Vec::new(), ..options.clone() };
+        let device = inside(there.as_fd(), "its network namespace", || Device::of(queues, &options));
+        device.map(Some).context("the interface that the service manager has kept")
     }
 
-    fn of_kept(options: &TapOptions, queues: Vec<OwnedFd>) -> anyhow::Result<Device> {
-        ensure!(queues.len() == usize::from(options.queues), "it has {} queues", queues.len());
+    /// The interface that all these queues are of, if it has so many, and its network namespace.
+    fn interface_of(queues: &[OwnedFd], number: u16) -> anyhow::Result<(String, OwnedFd)> {
+        ensure!(queues.len() == usize::from(number), "it has {} queues", queues.len());
         let names: Result<Vec<_>, _> =
-            queues.iter().map(|queue| tun::name(queue.as_fd(), options.queues > 1)).collect();
+            queues.iter().map(|queue| tun::name(queue.as_fd(), number > 1)).collect();
         let names = names.context("a queue is none of such an interface")?;
         let (name, first) = names.first().zip(queues.first()).context("it has no queue")?;
         ensure!(names.iter().all(|other| other == name), "its queues are those of several interfaces");
         let there = tun::namespace(first.as_fd()).context("could not ask for its network namespace")?;
-        tracing::info!(interface = name, "took over the interface that the service manager has kept");
-        let options = TapOptions { name: name.clone(), addresses: Vec::new(), ..options.clone() };
-        inside(there.as_fd(), "its network namespace", || Device::of(queues, &options))
+        Ok((name.clone(), there))
     }
 
     fn open_here(options: &TapOptions) -> anyhow::Result<Device> {

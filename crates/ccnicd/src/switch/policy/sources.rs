@@ -11,8 +11,11 @@ use ccnic_frame::{Headers, L3, L4};
 
 use crate::switch::Mac;
 
-/// EtherTypes of what claims to be IP. A frame with more tags than [`Headers`] passes over has one of [`TAGS`] as its type.
-const IP: [u16; 2] = [IPV4, IPV6];
+/// MAC control: PAUSE stops the port that it is sent to, also by that port's own address (IEEE 802.3, annex 31B).
+const MAC_CONTROL: u16 = 0x8808;
+/// EtherTypes that a host has no business with where they are no IP: what claims to be IP and is not; [`TAGS`], which are the type of a frame
+/// with more of them than [`Headers`] passes over; MAC control.
+const REFUSED: [u16; 6] = [IPV4, IPV6, TAGS[0], TAGS[1], TAGS[2], MAC_CONTROL];
 
 /// The start of ARP for IPv4 over Ethernet: hardware 1, protocol 0x0800, lengths 6 and 4 (RFC 826).
 const ARP_START: [u8; 6] = [0, 1, 8, 0, 6, 4];
@@ -36,8 +39,11 @@ const MLD_REPORTS: [u8; 3] = [131, 132, 143];
 /// Options that say what an address' link-layer address is: the source's, the target's.
 const LINK_ADDRESSES: [u8; 2] = [1, 2];
 
-/// The port of a DHCP server, to which a host speaks that has no address yet.
+/// The port of a DHCP server, to which a host speaks that has no address yet; those of clients, to which only servers and relays speak: a host
+/// that is held to its addresses gives none to others (RFC 7610).
 const DHCP_SERVER: [u8; 2] = [0, 67];
+const DHCP_CLIENT: [u8; 2] = [0, 68];
+const DHCPV6_CLIENT: [u8; 2] = [2, 34];
 
 /// The addresses that begin with the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +118,7 @@ impl Sources {
             L3::Other if headers.ether_type == ARP => {
                 self.allows_arp(mac, start.get(headers.l3_at..).unwrap_or_default())
             }
-            L3::Other => !IP.contains(&headers.ether_type) && !TAGS.contains(&headers.ether_type),
+            L3::Other => !REFUSED.contains(&headers.ether_type),
         }
     }
 
@@ -126,8 +132,9 @@ impl Sources {
 
     fn allows_ipv4(&self, start: &[u8], headers: &Headers) -> bool {
         let Some(source) = chunk::<4>(start, headers.l3_at + 12) else { return false };
-        let asks_dhcp = || headers.l4 == L4::Udp && chunk(start, headers.l4_at + 2) == Some(DHCP_SERVER);
-        self.allows_ip(source.into()) || source == [0; 4] && asks_dhcp()
+        let to = udp_of_ipv4(start, headers.l3_at).and_then(|udp| chunk(udp, 2));
+        let asks_dhcp = || headers.l4 == L4::Udp && to == Some(DHCP_SERVER);
+        (self.allows_ip(source.into()) || source == [0; 4] && asks_dhcp()) && to != Some(DHCP_CLIENT)
     }
 
     /// A probe for an address comes from none (RFC 5227).
@@ -152,6 +159,7 @@ impl Sources {
         }
         match headers.l4 {
             L4::Icmpv6 => self.allows_icmpv6(mac, icmp, headers.l4_end <= start.len()),
+            L4::Udp => chunk(start, headers.l4_at + 2) != Some(DHCPV6_CLIENT) && headers.malformed.is_none(),
             L4::Fragment | L4::Other(_) => self.allows_chain(mac, start, headers),
             _ => headers.malformed.is_none(),
         }
@@ -173,6 +181,7 @@ impl Sources {
                 }
                 self.allows_icmpv6(mac, upper, headers.l3_end <= start.len())
             }
+            Some(Chain { protocol: UDP, upper, .. }) => chunk(upper, 2) != Some(DHCPV6_CLIENT),
             Some(_) => true,
         }
     }
@@ -247,6 +256,14 @@ impl Chain<'_> {
         }
         None
     }
+}
+
+/// The UDP header in an IPv4 packet, also in one that is the first fragment of several: it lies there whole, as a fragment has eight bytes.
+fn udp_of_ipv4(start: &[u8], at: usize) -> Option<&[u8]> {
+    let packet = start.get(at..)?;
+    let first = u16::from_be_bytes(chunk(packet, 6)?) & 0x1fff == 0;
+    let header = usize::from(packet.first()? & 0xf) * 4;
+    packet.get(header..).filter(|_| first && packet.get(9) == Some(&UDP))
 }
 
 /// True when all link-layer addresses in the options of neighbour discovery are this one.
@@ -364,6 +381,8 @@ mod tests {
             assert!(allows(&tagged(&good, tags)) && !allows(&tagged(&bad, tags)), "{tags}");
         }
         assert!(!allows(&tagged(&good, 3)));
+        let pause = ethernet(0x8808, &[&[0, 1, 0xff, 0xff][..], &[0; 42]].concat());
+        assert!(!allows(&pause) && !allows(&tagged(&pause, 1)), "it stops the port that it is sent to");
     }
 
     #[test]
@@ -391,6 +410,28 @@ mod tests {
             allows(&v6("::", 58, &[143, 0, 0, 0, 0, 0, 0, 0])) && !allows(&v6("::", 58, &[128, 0, 0, 0]))
         );
         assert!(!allows(&v6("::", 17, &[0, 1, 0, 2, 0, 8, 0, 0])));
+    }
+
+    #[test]
+    fn a_host_gives_no_addresses_to_others() {
+        let to = |port: u16| [&[0, 67][..], &port.to_be_bytes(), &[0, 8, 0, 0]].concat();
+        assert!(!allows(&v4([10, 0, 0, 5], 17, &to(68))) && allows(&v4([10, 0, 0, 5], 17, &to(67))));
+        assert!(allows(&v4([10, 0, 0, 5], 6, &[to(68), vec![0x50; 12]].concat())), "TCP has other ports");
+        let mut fragment = v4([10, 0, 0, 5], 17, &to(68));
+        fragment[20] = 0x20; // more fragments
+        assert!(!allows(&fragment), "the first of several");
+        fragment[21] = 1;
+        assert!(allows(&fragment), "a later one, without ports");
+        let mut options = v4([10, 0, 0, 5], 17, &[vec![1; 4], to(68)].concat());
+        options[14] = 0x46;
+        assert!(!allows(&options), "behind options");
+        let (to_client, to_server) = (to(546), to(547));
+        assert!(!allows(&v6("fe80::1", 17, &to_client)) && allows(&v6("fe80::1", 17, &to_server)));
+        for header in [60, 44] {
+            let behind =
+                |udp: &[u8]| allows(&v6("fe80::1", header, &[&[17, 0, 0, 0, 0, 0, 0, 0], udp].concat()));
+            assert!(!behind(&to_client) && behind(&to_server), "behind options, in a fragment: {header}");
+        }
     }
 
     #[test]

@@ -133,8 +133,15 @@ impl Trial {
         if !self.snapshot.1 {
             self.snapshot = (self.snapshot_file(), true);
             self.note(Note::Asked);
+            self.handled(STORE, Signal::USR1);
             self.parties[STORE].signal(Signal::USR1);
         }
+    }
+
+    /// Waits until a program that was started a moment ago acts on a signal, by which it would die before.
+    fn handled(&mut self, who: usize, signal: Signal) {
+        let what = format!("the {} to handle {signal:?}", NAMES[who]);
+        self.until(&what, |trial| trial.parties[who].handles(signal));
     }
 
     /// Notes that the snapshot that was asked for is there.
@@ -160,6 +167,9 @@ impl Trial {
             self.parties[victim].signal(signal);
             std::thread::sleep(Duration::from_millis(self.random.below(1500)));
             return self.parties[victim].signal(Signal::CONT);
+        }
+        if signal == Signal::TERM && matches!(victim, DAEMON | STORE) {
+            self.handled(victim, signal);
         }
         self.board.kill_begins(victim, signal == Signal::TERM);
         self.parties[victim].signal(signal);

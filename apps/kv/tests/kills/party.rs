@@ -107,6 +107,14 @@ impl Party {
         self.child.as_mut().and_then(|child| child.try_wait().unwrap())
     }
 
+    /// Whether it has a handler for a signal, or dies by it.
+    pub fn handles(&self, signal: Signal) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+        caught >> (signal.as_raw() - 1) & 1 == 1
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_raw(self.pid() as i32).unwrap(), signal).unwrap();
     }

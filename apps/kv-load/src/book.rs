@@ -291,6 +291,18 @@ impl<'a> Book<'a> {
         }
     }
 
+    /// When the request was sent that has been in flight longest, after [`expire`](Book::expire).
+    #[inline]
+    pub fn oldest(&self) -> Option<u64> {
+        let place = self.places.get(self.oldest as usize % PLACES)?;
+        (self.oldest < self.next && place.live && place.number == self.oldest).then_some(place.sent)
+    }
+
+    /// The requests in flight, in no order.
+    pub fn waiting(&self) -> impl Iterator<Item = Draw> {
+        self.places.iter().filter(|place| place.live).map(|place| place.draw)
+    }
+
     /// Counts what is still in flight as lost, at the end.
     pub fn close(&mut self) {
         self.tally.lost += self.inflight as u64;

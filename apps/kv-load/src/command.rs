@@ -74,6 +74,9 @@ pub struct Args {
     /// Seconds after which a datagram is lost
     #[arg(long, default_value_t = 0.2, value_name = "SECONDS")]
     timeout: f64,
+    /// Seconds after which a store that answers nothing, or takes no connection, is given up (exit status 2); at least --timeout; 0: never
+    #[arg(long, default_value_t = 5.0, value_name = "SECONDS")]
+    connection_timeout: f64,
     /// Do not write the objects first
     #[arg(long)]
     no_preload: bool,
@@ -165,6 +168,8 @@ impl Args {
             measured: seconds("--seconds", self.seconds)?,
             warmup: seconds("--warmup", self.warmup)?,
             timeout: seconds("--timeout", self.timeout)?,
+            patience: Some(seconds("--connection-timeout", self.connection_timeout)?)
+                .filter(|time| !time.is_zero()),
             preload: !self.no_preload,
             run,
         })
@@ -189,12 +194,16 @@ impl Args {
     fn measure(&self, plan: &Plan, load: &Load) -> anyhow::Result<Measured> {
         let reached = || format!("could not reach the store at {}", self.server_text());
         match &self.server {
-            Server::Tcp(at) => {
-                self.run(Streams::tcp(address(at)?, self.connections).with_context(reached)?, plan, load)
-            }
-            Server::Unix(path) => {
-                self.run(Streams::unix(path, self.connections).with_context(reached)?, plan, load)
-            }
+            Server::Tcp(at) => self.run(
+                Streams::tcp(address(at)?, self.connections, load.patience).with_context(reached)?,
+                plan,
+                load,
+            ),
+            Server::Unix(path) => self.run(
+                Streams::unix(path, self.connections, load.patience).with_context(reached)?,
+                plan,
+                load,
+            ),
             Server::Udp(at) => self.measure_datagrams(at, Speech::Text, plan, load),
             Server::Rpc(at) => self.measure_datagrams(at, Speech::Rpc { shards: self.shards }, plan, load),
         }
@@ -221,7 +230,7 @@ impl Args {
             eprintln!("ccnic-kv-load: waits for a server at {}", nic.display());
             return self.run(AsNic::listen(nic, own, at, speech)?, plan, load);
         }
-        self.run(Attached::open(nic, own, at, speech)?, plan, load)
+        self.run(Attached::open(nic, own, at, speech, load.patience)?, plan, load)
     }
 
     /// Loads the store of `rpc:` or `udp:` over a transport of the caller's, called `name`, whose datagrams hold values of at most `largest` bytes;
@@ -328,4 +337,21 @@ fn report(
         println!("{}", report.text());
     }
     Ok(report.is_right())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+    use super::*;
+
+    #[test]
+    fn a_silent_store_is_waited_for_as_long_as_is_said() {
+        let patience = |words: &[&str]| {
+            let words = ["ccnic-kv-load", "tcp:[::1]:1"].iter().chain(words);
+            Args::try_parse_from(words).unwrap().load().map(|load| load.patience)
+        };
+        assert_eq!(patience(&[]).unwrap(), Some(Duration::from_secs(5)));
+        assert_eq!(patience(&["--connection-timeout", "0"]).unwrap(), None);
+        assert!(patience(&["--connection-timeout=-1"]).unwrap_err().to_string().contains("0 to 86400"));
+    }
 }

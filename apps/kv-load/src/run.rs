@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use quanta::Clock;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, Exp1};
 
 use crate::book::{Book, Tally};
+use crate::preload::Writes;
 use crate::protocol::Request;
+use crate::silence::{Silence, Turn};
 use crate::transport::{MOST_INFLIGHT, Transport};
 use crate::value::{self, Version};
 use crate::workload::{Draw, Plan};
@@ -18,12 +20,12 @@ use crate::workload::{Draw, Plan};
 const TURN: usize = 32;
 /// Turns without anything to do before others get the CPU.
 const IDLE: u32 = 256;
-/// How long a run waits at its end for answers that cannot be lost.
+/// How long a run without a limit waits at its end for answers that cannot be lost.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The limits of silence that a run waits at its end, while answers come.
+const END: u64 = 4;
 /// Requests of a preload in flight: what a socket of the usual size holds of large values.
 const PRELOAD: usize = 16;
-/// A preload tries to write each object so often, on average, before it gives up.
-const TRIES: u64 = 20;
 
 /// What decides when a request is sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -52,6 +54,8 @@ pub struct Load {
     pub warmup: Duration,
     /// When an answer counts as lost.
     pub timeout: Duration,
+    /// How long the store may answer nothing before the run ends with an error: at least `timeout`. Nothing: for ever.
+    pub patience: Option<Duration>,
     /// Write all objects first.
     pub preload: bool,
     /// The number of this run in versions of values; runs that share a store should have different ones.
@@ -73,6 +77,11 @@ impl Load {
         anyhow::ensure!(!self.timeout.is_zero(), "--timeout is 0; choose more");
         Ok(())
     }
+
+    /// How long the store may be silent. Who waits for a datagram waits for the store.
+    fn limit(&self) -> Option<Duration> {
+        self.patience.map(|patience| patience.max(self.timeout))
+    }
 }
 
 /// What a run has shown.
@@ -93,7 +102,7 @@ pub struct Outcome {
 /// Runs a load.
 ///
 /// # Errors
-/// When the load cannot be, when the store can be reached no longer, or when it does not take the preload.
+/// When the load cannot be, when the store can be reached no longer or is silent, or when it does not take the preload.
 pub fn run(transport: impl Transport, plan: &Plan, load: &Load) -> anyhow::Result<Outcome> {
     run_between(transport, plan, load, |_| Ok(()))
 }
@@ -120,7 +129,7 @@ pub fn run_between(
     load.check()?;
     let value = vec![0; plan.largest()];
     let mut runner = Runner { transport, plan, book: Book::new(plan, load.run)?, clock: Clock::new(), value };
-    let preload = if load.preload { Some(runner.preload(load.timeout)?) } else { None };
+    let preload = if load.preload { Some(runner.preload(load)?) } else { None };
     look(Edge::Begin)?;
     let (seconds, unsent) = runner.measure(load)?;
     look(Edge::End)?;
@@ -143,6 +152,11 @@ impl<T: Transport> Runner<'_, T> {
         // The clock is linear: what a million ticks are says what one is.
         let ns_per_tick = self.clock.delta_as_nanos(0, 1 << 40) as f64 / (1_u64 << 40) as f64;
         (time.as_nanos() as f64 / ns_per_tick) as u64
+    }
+
+    /// The silence of a store that was not asked yet.
+    fn silence(&self, load: &Load) -> Silence {
+        Silence::new(load.limit().map(|limit| self.ticks(limit)))
     }
 
     /// Sends a request that was due at `due`; false when there is no room for it now.
@@ -176,45 +190,86 @@ impl<T: Transport> Runner<'_, T> {
         Ok(taken)
     }
 
-    /// Writes every object once: the seconds that it took, and the writes that were sent again.
-    fn preload(&mut self, timeout: Duration) -> anyhow::Result<(f64, u64)> {
-        let (begun, timeout) = (self.clock.raw(), self.ticks(timeout));
-        let (mut next, mut again, mut repeated) = (0, Vec::new(), 0_u64);
-        let mut idle = Idle::default();
-        while next < self.plan.objects() || !again.is_empty() || self.book.inflight() > 0 {
-            let mut sent = 0;
-            while sent < TURN && self.book.inflight() < PRELOAD {
-                let fresh = (next < self.plan.objects()).then_some(next);
-                let Some(object) = again.last().copied().or(fresh) else { break };
-                let now = self.clock.raw();
-                if !self.send(Draw { object, set: true }, true, now, now)? {
-                    break;
-                }
-                if again.pop().is_some() {
-                    repeated += 1;
-                } else {
-                    next += 1;
-                }
-                sent += 1;
+    /// Does a turn of the preload; returns whether there was anything to do.
+    fn preload_turn(
+        &mut self,
+        writes: &mut Writes<'_>,
+        silence: &mut Silence,
+        load: &Load,
+    ) -> anyhow::Result<bool> {
+        let begun = self.clock.raw();
+        let mut turn = Turn { now: begun, ..Turn::default() };
+        let mut sent = 0;
+        while sent < TURN && self.book.inflight() < PRELOAD {
+            let Some(object) = writes.next() else { break };
+            let now = self.clock.raw();
+            turn.tried = true;
+            if !self.send(Draw { object, set: true }, true, now, now)? {
+                turn.full = true;
+                break;
             }
-            self.transport.flush()?;
-            let limit = self.clock.raw().saturating_sub(timeout);
-            let taken = self.receive(limit, &mut |draw| again.push(draw.object))?;
-            anyhow::ensure!(
-                repeated <= u64::from(self.plan.objects()) * TRIES
-                    && (next > PRELOAD as u32 || repeated < 1000),
-                "the store does not answer to the preload: {repeated} writes were lost"
+            writes.sent();
+            sent += 1;
+        }
+        self.transport.flush()?;
+        let now = self.clock.raw();
+        let limit = now.saturating_sub(self.ticks(load.timeout));
+        turn.replies = self.receive(limit, &mut |draw| writes.lost(draw.object, now))?;
+        (turn.lost, turn.oldest) = (self.book.tally.lost, self.book.oldest());
+        let waiting = || self.book.waiting().map(|draw| draw.object);
+        if silence.turn(turn) {
+            bail!("{}{}", self.silent("the preload", load, turn), writes.hint(waiting()));
+        }
+        if let Some(limit) = load.limit()
+            && let Some(object) = writes.hopeless(now, self.ticks(limit))
+        {
+            let bytes = self.plan.size(object);
+            bail!(
+                "the store does not answer to the write of a value of {bytes} bytes, though to others{}",
+                writes.hint(waiting())
             );
-            idle.turn(sent + taken > 0);
+        }
+        Ok(sent + turn.replies > 0)
+    }
+
+    /// What is known of a store that is silent; `to` says what it was to answer.
+    #[cold]
+    fn silent(&self, to: &str, load: &Load, turn: Turn) -> String {
+        let seconds = load.limit().unwrap_or_default().as_secs_f64();
+        let (waiting, lost) = (self.book.inflight(), turn.lost);
+        let mut text = format!("the store does not answer to {to}: nothing has come for {seconds} s");
+        if waiting > 0 {
+            text += &format!(", {waiting} requests wait");
+        }
+        if lost > 0 {
+            text += &format!(", {lost} were lost");
+        }
+        if turn.full {
+            text += ", there is no room for more";
+        }
+        if let Some(clue) = self.transport.clue() {
+            text = text + ", " + clue;
+        }
+        text
+    }
+
+    /// Writes every object once: the seconds that it took, and the writes that were sent again.
+    fn preload(&mut self, load: &Load) -> anyhow::Result<(f64, u64)> {
+        let begun = self.clock.raw();
+        let (mut writes, mut idle) = (Writes::new(self.plan), Idle::default());
+        let mut silence = self.silence(load);
+        while writes.next().is_some() || self.book.inflight() > 0 {
+            let worked = self.preload_turn(&mut writes, &mut silence, load)?;
+            idle.turn(worked);
         }
         let tally = &self.book.tally;
         if let Some(refusal) = &tally.refusal {
-            anyhow::bail!("the store refused {} writes of the preload: {refusal}", tally.refused);
+            bail!("the store refused {} writes of the preload: {refusal}", tally.refused);
         }
         anyhow::ensure!(tally.is_right(), "the store answered the preload's writes with something else");
         let seconds = self.clock.delta_as_nanos(begun, self.clock.raw()) as f64 / 1e9;
         self.book.loaded()?;
-        Ok((seconds, repeated))
+        Ok((seconds, writes.repeated))
     }
 
     /// Sends what the plan says; the seconds that were measured, and the requests that were due and not sent.
@@ -223,18 +278,22 @@ impl<T: Transport> Runner<'_, T> {
         let begun = self.clock.raw();
         let from = begun + self.ticks(load.warmup);
         let until = from + self.ticks(load.measured);
-        let wait = until + timeout.max(self.ticks(PATIENCE));
+        let most = load.limit().map_or(self.ticks(PATIENCE), |limit| self.ticks(limit).saturating_mul(END));
+        let wait = until.saturating_add(timeout.max(most));
         self.book.measure(from, until);
         let mut due = Due::new(load.pace, begun, self.ticks(Duration::from_secs(1)) as f64, load.run);
-        let (mut number, mut idle) = (0, Idle::default());
+        let (mut number, mut idle, mut silence) = (0, Idle::default(), self.silence(load));
         loop {
             let mut now = self.clock.raw();
+            let mut turn = Turn { now, ..Turn::default() };
             if now >= until && (self.book.inflight() == 0 || now >= wait) {
                 break;
             }
             let mut sent = 0;
             while now < until && sent < TURN && self.book.inflight() < load.inflight && due.is_due(now) {
+                turn.tried = true;
                 if !self.send(self.plan.request(number), false, due.when(now), now)? {
+                    turn.full = true;
                     break;
                 }
                 due.advance();
@@ -243,10 +302,17 @@ impl<T: Transport> Runner<'_, T> {
             }
             self.transport.flush()?;
             // Read once a turn: a request in flight is answered the sooner, the shorter the turns are.
-            let taken = self.receive(now.saturating_sub(timeout), &mut |_| ())?;
-            idle.turn(sent + taken > 0);
+            turn.replies = self.receive(now.saturating_sub(timeout), &mut |_| ())?;
+            (turn.lost, turn.oldest) = (self.book.tally.lost, self.book.oldest());
+            if silence.turn(turn) {
+                let to = if now < until { "the load" } else { "the last requests" };
+                bail!(self.silent(to, load, turn));
+            }
+            idle.turn(sent + turn.replies > 0);
         }
         self.book.close();
+        let Tally { answered, lost, .. } = self.book.tally;
+        anyhow::ensure!(answered > 0 || lost == 0, "the store has answered none of {lost} requests in time");
         let seconds = self.clock.delta_as_nanos(from, until) as f64 / 1e9;
         Ok((seconds, due.left(until).context("the rate is out of range")?))
     }

@@ -1,17 +1,21 @@
 //! What a server says of itself, by memcached's command `stats` over a connection of its own, or what the kernel says of its process.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-/// The longest time that an answer may take.
+use crate::dial;
+
+/// How long a connection may take, and then an answer as a whole.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest answer.
+const LONGEST: usize = 1 << 20;
 
 /// Numbers that a server tells, by their names.
 pub type Figures = BTreeMap<String, f64>;
@@ -51,15 +55,16 @@ impl Source {
     pub fn read(&self) -> anyhow::Result<Figures> {
         match self {
             Source::Tcp(at) => {
-                let stream = TcpStream::connect(at.as_str()).with_context(|| format!("--stats {at}"))?;
-                stream.set_read_timeout(Some(PATIENCE))?;
-                figures(stream)
+                let context = || format!("--stats tcp:{at}");
+                let all: Vec<_> = at.to_socket_addrs().with_context(context)?.collect();
+                let address = all.first().with_context(context)?;
+                let stream = dial::tcp(*address, Some(PATIENCE)).with_context(context)?;
+                figures(stream, PATIENCE).with_context(context)
             }
             Source::Unix(path) => {
-                let stream =
-                    UnixStream::connect(path).with_context(|| format!("--stats {}", path.display()))?;
-                stream.set_read_timeout(Some(PATIENCE))?;
-                figures(stream)
+                let context = || format!("--stats unix:{}", path.display());
+                let stream = dial::unix(path, Some(PATIENCE)).with_context(context)?;
+                figures(stream, PATIENCE).with_context(context)
             }
             Source::Process(pid) => Ok([("cpu_ns".to_owned(), cpu_ns(*pid)?)].into()),
         }
@@ -80,22 +85,52 @@ fn cpu_ns(pid: u32) -> anyhow::Result<f64> {
     Ok(sum)
 }
 
-fn figures(mut stream: impl Read + Write) -> anyhow::Result<Figures> {
+/// A stream whose calls end in time.
+trait Timed: Read + Write {
+    fn limit(&self, time: Duration) -> std::io::Result<()>;
+}
+
+impl Timed for TcpStream {
+    fn limit(&self, time: Duration) -> std::io::Result<()> {
+        self.set_write_timeout(Some(time)).and_then(|()| self.set_read_timeout(Some(time)))
+    }
+}
+
+impl Timed for UnixStream {
+    fn limit(&self, time: Duration) -> std::io::Result<()> {
+        self.set_write_timeout(Some(time)).and_then(|()| self.set_read_timeout(Some(time)))
+    }
+}
+
+/// Asks for `stats`, and waits `patience` for all of the answer.
+fn figures(mut stream: impl Timed, patience: Duration) -> anyhow::Result<Figures> {
+    let end = Instant::now() + patience;
+    stream.limit(patience)?;
     stream.write_all(b"stats\r\n")?;
-    let mut figures = Figures::new();
-    for line in BufReader::new(stream).lines() {
-        let line = line.context("--stats")?;
-        if line == "END" {
-            return Ok(figures);
-        }
-        let mut words = line.split_whitespace();
-        if let (Some("STAT"), Some(name), Some(value)) = (words.next(), words.next(), words.next())
-            && let Ok(value) = value.parse()
-        {
-            figures.insert(name.to_owned(), value);
+    let (mut answer, mut part) = (Vec::new(), [0; 4096]);
+    while answer != b"END\r\n" && !answer.ends_with(b"\nEND\r\n") {
+        let left = end.saturating_duration_since(Instant::now());
+        let late = || format!("the server has not answered to `stats` for {} s", patience.as_secs_f64());
+        anyhow::ensure!(!left.is_zero(), late());
+        anyhow::ensure!(answer.len() < LONGEST, "the server's answer to `stats` does not end");
+        stream.limit(left)?;
+        match stream.read(&mut part) {
+            Ok(0) => anyhow::bail!("the server closed the connection within its answer"),
+            Ok(count) => answer.extend_from_slice(part.get(..count).unwrap_or_default()),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                anyhow::bail!(late());
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
         }
     }
-    anyhow::bail!("--stats: the server closed the connection within its answer")
+    Ok(String::from_utf8_lossy(&answer).lines().filter_map(figure).collect())
+}
+
+/// A line `STAT name number`.
+fn figure(line: &str) -> Option<(String, f64)> {
+    let mut words = line.strip_prefix("STAT ")?.split_whitespace();
+    Some((words.next()?.to_owned(), words.next()?.parse().ok()?))
 }
 
 /// What has been added between two looks, of what the later one has.
@@ -127,8 +162,35 @@ mod tests {
         };
         let before = read(b"STAT version 1.6.18\r\nSTAT x 7\r\nSTAT y 0.25\r\nEND\r\n").unwrap();
         assert_eq!(before.into_iter().collect::<Vec<_>>(), [("x".to_owned(), 7.0), ("y".to_owned(), 0.25)]);
-        assert!(read(b"STAT x 7\r\n").unwrap_err().to_string().contains("closed"));
+        assert!(format!("{:#}", read(b"STAT x 7\r\n").unwrap_err()).contains("closed"));
         assert!("udp:x".parse::<Source>().is_err() && "pid:x".parse::<Source>().is_err());
+    }
+
+    #[test]
+    fn an_answer_that_does_not_end_is_given_up() {
+        let answer = |send: fn(&mut UnixStream) -> std::io::Result<()>| {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(move || while send(&mut theirs).is_ok() {});
+                let answer = figures(ours, Duration::from_millis(200)).unwrap_err();
+                format!("{answer:#}")
+            })
+        };
+        // Byte by byte, each soon after the one before.
+        let dribbles = answer(|stream| {
+            std::thread::sleep(Duration::from_millis(5));
+            stream.write_all(b"S")
+        });
+        assert!(dribbles.contains("has not answered"), "{dribbles}");
+        let (ours, _silent) = UnixStream::pair().unwrap();
+        let silent = figures(ours, Duration::from_millis(20)).unwrap_err().to_string();
+        assert!(silent.contains("has not answered to `stats` for 0.02 s"), "{silent}");
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let long = std::thread::scope(|scope| {
+            scope.spawn(move || while theirs.write_all(&[b'x'; 65536]).is_ok() {});
+            figures(ours, Duration::from_secs(600)).unwrap_err().to_string()
+        });
+        assert!(long.contains("does not end"), "{long}");
     }
 
     #[test]

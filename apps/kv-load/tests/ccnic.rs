@@ -55,14 +55,19 @@ impl Datagrams for Store {
 
 /// Puts a load on a store.
 fn measure(store: Store, pace: Pace) -> (Outcome, Store) {
+    let (outcome, store) = try_to_measure(store, &load(pace));
+    (outcome.unwrap(), store)
+}
+
+fn try_to_measure(store: Store, load: &Load) -> (anyhow::Result<Outcome>, Store) {
     let nic = Nic::start(&[]);
     let mut server: Stack = nic.host("10.9.0.1/24", "fd09::1/64");
     (0..SHARDS).for_each(|shard| server.bind(PORT + shard).unwrap());
     let at = SocketAddr::from(([10, 9, 0, 1], PORT));
     // What fits into a packet of the server's.
     let load_it = || {
-        let attached = Attached::open(&nic.socket, "10.9.0.2/24", at, Speech::Rpc { shards: SHARDS })?;
-        run(attached, &Plan::draw(&workload(1400))?, &load(pace))
+        let attached = Attached::open(&nic.socket, "10.9.0.2/24", at, Speech::Rpc { shards: SHARDS }, None)?;
+        run(attached, &Plan::draw(&workload(1400))?, load)
     };
     serve_meanwhile(server, store, load_it)
 }
@@ -78,6 +83,7 @@ fn load(pace: Pace) -> Load {
         measured: Duration::from_millis(300),
         warmup: Duration::ZERO,
         timeout: Duration::from_millis(300),
+        patience: Some(Duration::from_secs(60)),
         preload: true,
         run: 1,
     }
@@ -88,7 +94,7 @@ fn serve_meanwhile(
     mut server: Stack,
     mut store: Store,
     load_it: impl FnOnce() -> anyhow::Result<Outcome>,
-) -> (Outcome, Store) {
+) -> (anyhow::Result<Outcome>, Store) {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let serves = scope.spawn(|| {
@@ -102,12 +108,12 @@ fn serve_meanwhile(
         let outcome = load_it();
         over.store(true, Ordering::Relaxed);
         let store = serves.join().unwrap();
-        (outcome.unwrap(), store)
+        (outcome, store)
     })
 }
 
 /// Attaches a store to the generator, which is its NIC, and puts a load on it.
-fn measure_as_nic(design: Design) -> (Outcome, Store) {
+fn measure_as_nic(design: Design, store: Store, load: &Load) -> (anyhow::Result<Outcome>, Store) {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
     let mut options = Options::new("10.9.0.1/24".parse().unwrap());
@@ -118,7 +124,7 @@ fn measure_as_nic(design: Design) -> (Outcome, Store) {
         let generator = scope.spawn(|| {
             let at = SocketAddr::from(([10, 9, 0, 1], PORT));
             let as_nic = AsNic::listen(&socket, "10.9.0.2/24", at, Speech::Rpc { shards: 1 })?;
-            run(as_nic, &Plan::draw(&workload(9500))?, &load(Pace::Closed))
+            run(as_nic, &Plan::draw(&workload(9500))?, load)
         });
         let mut server = None;
         until("the generator", || {
@@ -128,7 +134,7 @@ fn measure_as_nic(design: Design) -> (Outcome, Store) {
         });
         let mut server = server.unwrap();
         server.bind(PORT).unwrap();
-        serve_meanwhile(server, Store::default(), || generator.join().unwrap())
+        serve_meanwhile(server, store, || generator.join().unwrap())
     })
 }
 
@@ -136,7 +142,8 @@ fn measure_as_nic(design: Design) -> (Outcome, Store) {
 fn a_store_of_each_design_is_loaded_by_its_nic() {
     let _alone = alone();
     for design in [Design::GroupedEpoch, Design::GroupedClear, Design::Doorbell] {
-        let (outcome, store) = measure_as_nic(design);
+        let (outcome, store) = measure_as_nic(design, Store::default(), &load(Pace::Closed));
+        let outcome = outcome.unwrap();
         let tally = &outcome.tally;
         assert!(
             tally.is_right() && tally.gets > 0 && tally.sets > 0 && tally.hits == tally.gets,
@@ -169,4 +176,35 @@ fn what_the_store_loses_is_counted() {
     let tally = &outcome.tally;
     assert!(tally.is_right() && tally.hits == tally.gets, "{tally:?}");
     assert!(outcome.preload.unwrap().1 > 0 && tally.lost > 0, "{tally:?}");
+}
+
+/// The store is there and answers ARP, but no request.
+#[test]
+fn a_store_that_answers_no_request_is_given_up() {
+    let _alone = alone();
+    let load = Load {
+        patience: Some(Duration::from_millis(300)),
+        timeout: Duration::from_millis(20),
+        ..load(Pace::Closed)
+    };
+    let silent = || Store { loses: Some(1), ..Store::default() };
+    for (outcome, store) in
+        [try_to_measure(silent(), &load), measure_as_nic(Design::GroupedEpoch, silent(), &load)]
+    {
+        let error = outcome.unwrap_err().to_string();
+        let expected = "the store does not answer to the preload: nothing has come for 0.3 s, ";
+        assert!(error.starts_with(expected), "{error}");
+        assert!(store.requests > 0, "requests have come");
+    }
+}
+
+#[test]
+fn a_store_that_is_not_there_is_given_up() {
+    let _alone = alone();
+    let nic = Nic::start(&[]);
+    let at = SocketAddr::from(([10, 9, 0, 1], PORT));
+    let limit = Some(Duration::from_millis(300));
+    let opened = Attached::open(&nic.socket, "10.9.0.2/24", at, Speech::Rpc { shards: SHARDS }, limit);
+    let error = opened.err().unwrap().to_string();
+    assert_eq!(error, "10.9.0.1 does not answer");
 }

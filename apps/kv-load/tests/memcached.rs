@@ -58,6 +58,7 @@ fn load(pace: Pace, run: u32) -> Load {
         measured: Duration::from_millis(200),
         warmup: Duration::ZERO,
         timeout: Duration::from_secs(5),
+        patience: Some(Duration::from_secs(60)),
         preload: true,
         run,
     }
@@ -98,8 +99,8 @@ fn runner<T: Transport + 'static>(transport: T) -> Runner {
 #[test]
 fn over_tcp() {
     let Some((_memcached, address)) = Memcached::with_port() else { return };
-    both(|| runner(Streams::tcp(address, 1).unwrap()), Sizes::Ads);
-    both(|| runner(Streams::tcp(address, 5).unwrap()), Sizes::Fixed(20_000));
+    both(|| runner(Streams::tcp(address, 1, None).unwrap()), Sizes::Ads);
+    both(|| runner(Streams::tcp(address, 5, None).unwrap()), Sizes::Fixed(20_000));
 }
 
 #[test]
@@ -116,7 +117,7 @@ fn over_a_unix_socket() {
     let Some(_memcached) = Memcached::start(&arguments, || UnixStream::connect(&path).is_ok()) else {
         return;
     };
-    both(|| runner(Streams::unix(&path, 3).unwrap()), Sizes::GeoSmall);
+    both(|| runner(Streams::unix(&path, 3, None).unwrap()), Sizes::GeoSmall);
 }
 
 /// What does not fit is evicted: misses, and still nothing wrong.
@@ -125,7 +126,7 @@ fn a_store_that_forgets_is_no_defect() {
     let Some((_memcached, address)) = Memcached::with_port() else { return };
     let workload = Workload { objects: 2000, zipf: 0.0, ..Workload::of_the_paper(Sizes::Fixed(200_000)) };
     let plan = Plan::draw(&workload).unwrap();
-    let outcome = run(Streams::tcp(address, 2).unwrap(), &plan, &load(Pace::Closed, 1)).unwrap();
+    let outcome = run(Streams::tcp(address, 2, None).unwrap(), &plan, &load(Pace::Closed, 1)).unwrap();
     let tally = &outcome.tally;
     assert!(tally.is_right() && tally.hits < tally.gets, "{} of {}", tally.hits, tally.gets);
 }

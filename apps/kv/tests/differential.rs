@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+#[path = "differential/datagrams.rs"]
+mod datagrams;
+
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -27,17 +30,11 @@ impl Drop for Memcached {
 }
 
 impl Memcached {
-    /// Without the background threads that there are none of here. None, and a word about it, where memcached is not installed.
+    /// One with a Unix socket. None, and a word about it, where memcached is not installed.
     fn start(more: &[&str]) -> Option<Memcached> {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("socket");
-        let options = ["-u", "root", "-t", "1", "-o", "no_lru_crawler,no_lru_maintainer,no_slab_reassign"];
-        let mut command = Command::new("memcached");
-        let Ok(process) = command.args(options).args(more).arg("-s").arg(&socket).spawn() else {
-            eprintln!("SKIPPED: no memcached (apt-get install memcached)");
-            return None;
-        };
-        let memcached = Memcached { process, folder };
+        let memcached = Memcached::spawn(folder, &[more, &["-s", socket.to_str().unwrap()]].concat())?;
         for _ in 0..1000 {
             if UnixStream::connect(memcached.socket()).is_ok() {
                 return Some(memcached);
@@ -45,6 +42,17 @@ impl Memcached {
             std::thread::sleep(Duration::from_millis(10));
         }
         panic!("memcached does not listen");
+    }
+
+    /// Without the background threads that there are none of here.
+    fn spawn(folder: tempfile::TempDir, more: &[&str]) -> Option<Memcached> {
+        let options = ["-u", "root", "-t", "1", "-o", "no_lru_crawler,no_lru_maintainer,no_slab_reassign"];
+        let mut command = Command::new("memcached");
+        let Ok(process) = command.args(options).args(more).spawn() else {
+            eprintln!("SKIPPED: no memcached (apt-get install memcached)");
+            return None;
+        };
+        Some(Memcached { process, folder })
     }
 
     fn socket(&self) -> std::path::PathBuf {

@@ -287,6 +287,17 @@ fn a_long_reply_reaches_a_client_that_the_server_has_not_met() {
         assert!(datagram.len() <= 1280 - 48, "longer than the link takes");
         assert_eq!(datagram[..8], [0, 1, 0, number as u8, 0, inbox.0.len() as u8, 0, 0]);
     }
+    // A message for each command, numbered by itself.
+    let mut inbox = Inbox::default();
+    assert!(fresh.send_to(5000, &peer, &[b"\0\x02\0\0\0\x01\0\0mn\r\nmn\r\nset k 0 0 9\r\nother"]));
+    until("three messages", || {
+        fresh.poll_datagrams(&mut inbox);
+        inbox.0.len() == 3
+    });
+    let texts = ["MN\r\n", "MN\r\n", "CLIENT_ERROR bad data chunk\r\n"];
+    for ((_, datagram), expected) in inbox.0.iter().zip(texts) {
+        assert_eq!(datagram[..], [b"\0\x02\0\0\0\x01\0\0", expected.as_bytes()].concat());
+    }
     let stats = ask(&mut known, conn, b"stats\r\n", b"END\r\n");
     assert!(String::from_utf8_lossy(&stats).contains("STAT udp_replies_dropped 0\r\n"));
 }

@@ -372,6 +372,13 @@ fn tcp_datagrams_and_the_binary_get() {
     socket.send_to(b"\x12\x34\0\0\0\x01\0\0get key\r\n", format!("127.0.0.1:{udp}")).unwrap();
     let count = socket.recv(&mut answer).unwrap();
     assert_eq!(&answer[..count], b"\x12\x34\0\0\0\x01\0\0VALUE key 0 5\r\nvalue\r\nEND\r\n");
+    // Each command has a datagram, and a set that is cut, too.
+    let commands = b"\0\x02\0\0\0\x01\0\0get key\r\nmn\r\nset key 0 0 9\r\nother";
+    socket.send_to(commands, format!("127.0.0.1:{udp}")).unwrap();
+    for expected in ["VALUE key 0 5\r\nvalue\r\nEND\r\n", "MN\r\n", "CLIENT_ERROR bad data chunk\r\n"] {
+        let count = socket.recv(&mut answer).unwrap();
+        assert_eq!(answer[..count], [b"\0\x02\0\0\0\x01\0\0", expected.as_bytes()].concat());
+    }
     let request = [&rpc::request(rpc::Operation::Get, 3, 0, 77)[..], b"key"].concat();
     socket.send_to(&request, format!("127.0.0.1:{rpc_port}")).unwrap();
     let count = socket.recv(&mut answer).unwrap();
@@ -560,4 +567,22 @@ fn closed_windows_hold_up_nobody() {
     // When they are gone, so is what was kept for them.
     while !ask(&mut client, b"stats\r\n", "END\r\n").contains("STAT curr_connections 1\r\n") {}
     assert!(program.end().success());
+}
+
+#[test]
+fn what_cannot_be_served_ends_with_2() {
+    for (words, why) in [
+        ("-t 0", "between 1 and 1024 threads"),
+        ("-p many", "--port"),
+        ("-s /nonexistent/socket", "-s /nonexistent/socket: cannot listen"),
+        ("--ccnic /nonexistent/nic.sock --address 10.9.0.1/24", "no NIC answers at /nonexistent/nic.sock"),
+        ("-B binary", "leave -B out"),
+        ("-u nobody-has-this-name", "there is no such user"),
+        ("-p 0 --snapshot /nonexistent/snapshot", "--snapshot: /nonexistent/snapshot: check the path"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_ccnic-kv")).args(words.split(' ')).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(why), "{words}: {output:?}");
+        assert!(said.matches("os error").count() <= 1, "{said}");
+    }
 }

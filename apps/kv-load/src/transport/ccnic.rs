@@ -14,8 +14,8 @@ use crate::protocol::{Reply, Request};
 
 /// The port that requests come from.
 const PORT: u16 = 40_000;
-/// How long the store may take to tell its Ethernet address.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the store may take to tell its Ethernet address, without a limit: a day.
+const PATIENCE: Duration = Duration::from_secs(86_400);
 
 /// A queue pair, and the store's ports.
 pub struct Attached {
@@ -33,11 +33,17 @@ impl Attached {
     /// Bytes of the largest value: with its key and all headers it fits into one packet.
     pub const LARGEST: usize = 9500;
 
-    /// Attaches to the NIC at `socket` as the host with the address `own` (`10.9.0.2/24`), and finds the store at `server`.
+    /// Attaches to the NIC at `socket` as the host with the address `own` (`10.9.0.2/24`), and finds the store at `server` within `limit`.
     ///
     /// # Errors
     /// When no NIC is there, or no such store answers.
-    pub fn open(socket: &Path, own: &str, server: SocketAddr, speech: Speech) -> anyhow::Result<Attached> {
+    pub fn open(
+        socket: &Path,
+        own: &str,
+        server: SocketAddr,
+        speech: Speech,
+        limit: Option<Duration>,
+    ) -> anyhow::Result<Attached> {
         let mut options = Options::new(own.parse().context("--address")?);
         options.name = Some("ccnic-kv-load".to_owned());
         options.mtu = usize::from(Config::MAX_MTU) - 14;
@@ -48,7 +54,9 @@ impl Attached {
         let peers = (0..speech.ports()).map(|shard| {
             let port = server.port().checked_add(shard).context("--shards: not so many ports")?;
             let at = SocketAddr::new(server.ip(), port);
-            stack.peer_blocking(at, PATIENCE).with_context(|| format!("{} does not answer", server.ip()))
+            stack
+                .peer_blocking(at, limit.unwrap_or(PATIENCE))
+                .with_context(|| format!("{} does not answer", server.ip()))
         });
         let peers = peers.collect::<anyhow::Result<_>>()?;
         Ok(Attached { stack, peers, coder: Coder::new(speech), quiet: 0 })

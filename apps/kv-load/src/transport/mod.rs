@@ -49,6 +49,11 @@ pub trait Transport {
     /// goes on.
     fn forget(&mut self, number: Number) -> bool;
 
+    /// What is known of why no reply comes.
+    fn clue(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Datagrams that were no answer to any request, or none that could be understood.
     fn strays(&self) -> u64 {
         0

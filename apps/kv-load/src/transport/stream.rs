@@ -3,14 +3,15 @@
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{Lost, Number, Transport};
+use crate::dial;
 use crate::protocol::{Reply, Request, text};
 
 /// Bytes that wait for a connection's socket, at most, besides the last request.
@@ -45,13 +46,13 @@ struct Connection {
 }
 
 impl Streams {
-    /// Connects over TCP.
+    /// Connects over TCP, each connection within `limit`.
     ///
     /// # Errors
-    /// When a connection is refused.
-    pub fn tcp(address: SocketAddr, connections: usize) -> std::io::Result<Streams> {
+    /// When a connection is refused, or not made in time.
+    pub fn tcp(address: SocketAddr, connections: usize, limit: Option<Duration>) -> std::io::Result<Streams> {
         Streams::new(connections, || {
-            let socket = TcpStream::connect(address)?;
+            let socket = dial::tcp(address, limit)?;
             socket.set_nodelay(true)?;
             socket.set_nonblocking(true)?;
             Ok(Box::new(socket))
@@ -62,9 +63,9 @@ impl Streams {
     ///
     /// # Errors
     /// As [`tcp`](Streams::tcp).
-    pub fn unix(path: &Path, connections: usize) -> std::io::Result<Streams> {
+    pub fn unix(path: &Path, connections: usize, limit: Option<Duration>) -> std::io::Result<Streams> {
         Streams::new(connections, || {
-            let socket = UnixStream::connect(path)?;
+            let socket = dial::unix(path, limit)?;
             socket.set_nonblocking(true)?;
             Ok(Box::new(socket))
         })
@@ -142,6 +143,7 @@ impl Connection {
     fn write(&mut self) -> Result<(), Lost> {
         while self.written < self.out.len() {
             match self.socket.write(&self.out[self.written..]) {
+                Ok(0) => return Err(std::io::Error::from(ErrorKind::WriteZero).into()),
                 Ok(bytes) => self.written += bytes,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

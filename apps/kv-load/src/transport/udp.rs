@@ -33,6 +33,8 @@ pub struct Datagrams {
     sockets: Vec<UdpSocket>,
     coder: Coder,
     input: Box<[u8]>,
+    /// The server's host has answered last that nobody listens at the port.
+    refused: bool,
 }
 
 impl Datagrams {
@@ -54,7 +56,8 @@ impl Datagrams {
             Ok(socket)
         });
         let sockets = sockets.collect::<std::io::Result<_>>()?;
-        Ok(Datagrams { sockets, coder: Coder::new(speech), input: vec![0; LONGEST].into() })
+        let (coder, input) = (Coder::new(speech), vec![0; LONGEST].into());
+        Ok(Datagrams { sockets, coder, input, refused: false })
     }
 }
 
@@ -75,7 +78,10 @@ impl Transport for Datagrams {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
             // Nobody listens there, or did not a moment ago: as good as lost on the way.
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(true),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                self.refused = true;
+                Ok(true)
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -85,10 +91,13 @@ impl Transport for Datagrams {
         for socket in &self.sockets {
             for _ in 0..TURN {
                 match socket.recv(&mut self.input) {
-                    Ok(length) => replies += usize::from(self.coder.read(&self.input[..length], take)),
+                    Ok(length) => {
+                        self.refused = false;
+                        replies += usize::from(self.coder.read(&self.input[..length], take));
+                    }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    Err(error)
-                        if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {}
+                    Err(error) if error.kind() == ErrorKind::ConnectionRefused => self.refused = true,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -98,6 +107,10 @@ impl Transport for Datagrams {
 
     fn forget(&mut self, number: Number) -> bool {
         self.coder.forget(number)
+    }
+
+    fn clue(&self) -> Option<&'static str> {
+        self.refused.then_some("nobody listens at its port")
     }
 
     fn strays(&self) -> u64 {

@@ -41,6 +41,8 @@ pub struct Connection {
     work: usize,
     /// Replies are made until this many bytes wait.
     enough: usize,
+    /// What it is given is all that comes: a datagram.
+    whole: bool,
 }
 
 impl Default for Connection {
@@ -52,12 +54,13 @@ impl Default for Connection {
 impl Connection {
     /// A new client.
     pub fn new() -> Connection {
-        Connection { state: State::First, allowed: u32::MAX, work: usize::MAX, enough: ENOUGH_OUTPUT }
+        let (state, enough) = (State::First, ENOUGH_OUTPUT);
+        Connection { state, allowed: u32::MAX, work: usize::MAX, enough, whole: false }
     }
 
-    /// The commands of one datagram, up to this many bytes of replies and the work of one turn.
-    pub(super) fn of_datagram(enough: usize) -> Connection {
-        Connection { enough, work: TURN, ..Connection::new() }
+    /// The commands of one datagram, which together may do the work of one turn.
+    pub(super) fn of_datagram() -> Connection {
+        Connection { work: TURN, whole: true, ..Connection::new() }
     }
 
     /// True if nothing more is read from this client: once the output is sent, the connection is to be closed.
@@ -108,10 +111,47 @@ impl Connection {
         server: &Server,
         out: &mut Output,
     ) -> usize {
+        self.advance_while(|this| !this.is_used_up(), input, session, server, out)
+    }
+
+    /// As [`advance`](Connection::advance), by one command, to its end unless it puts more than `most` bytes or the work is used up: then
+    /// [`is_broken_off`](Connection::is_broken_off).
+    pub(super) fn advance_by_one(
+        &mut self,
+        most: usize,
+        input: &[u8],
+        session: &mut Session<'_>,
+        server: &Server,
+        out: &mut Output,
+    ) -> usize {
+        (self.allowed, self.enough) = (1, most + 1);
+        let goes_on = |this: &Connection| this.work > 0 && (this.allowed > 0 || this.is_paused());
+        self.advance_while(goes_on, input, session, server, out)
+    }
+
+    /// True if it may do nothing more.
+    pub(super) fn is_out_of_work(&self) -> bool {
+        self.work == 0
+    }
+
+    /// True if the last command would have gone on, or begun, with more work or more room for its reply.
+    pub(super) fn is_broken_off(&self) -> bool {
+        self.is_paused() || self.work == 0 && self.allowed > 0
+    }
+
+    fn advance_while(
+        &mut self,
+        goes_on: impl Fn(&Connection) -> bool,
+        input: &[u8],
+        session: &mut Session<'_>,
+        server: &Server,
+        out: &mut Output,
+    ) -> usize {
         let mut used = 0;
-        while !self.is_closed() && !self.is_used_up() && out.len() < self.enough {
+        while !self.is_closed() && goes_on(self) && out.len() < self.enough {
             let (work, before) = (self.work, (session.spent(), out.len()));
-            let mut context = Context { session, out, server, enough: self.enough, work, before };
+            let (enough, whole) = (self.enough, self.whole);
+            let mut context = Context { session, out, server, enough, whole, work, before };
             let Some(count) = self.step(&input[used..], &mut context) else { break };
             self.work = self.work.saturating_sub(COMMAND + count + context.spent());
             used += count;

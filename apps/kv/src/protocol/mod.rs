@@ -53,6 +53,8 @@ pub(crate) struct Context<'a, 's> {
     pub(crate) server: &'a Server,
     /// Replies are made until this many bytes wait.
     pub(crate) enough: usize,
+    /// Nothing follows what is there: it is a datagram.
+    pub(crate) whole: bool,
     /// Work that is left of the turn, and what of the session's and of the output's was there before.
     pub(crate) work: usize,
     pub(crate) before: (usize, usize),
@@ -69,6 +71,15 @@ pub struct Server {
     pub ended: AtomicBool,
     /// Who is connected.
     pub connections: Arc<Connections>,
+}
+
+/// What follows the line of a command that stores.
+pub(crate) enum Data<'a> {
+    Value(&'a [u8]),
+    /// So many bytes that are no value.
+    Bad(usize),
+    /// Less than the value; the rest may come.
+    Incomplete,
 }
 
 /// What follows a command line.
@@ -95,6 +106,15 @@ impl Context<'_, '_> {
     /// The work of this step so far: the store's, and what it has put.
     fn spent(&self) -> usize {
         self.session.spent() - self.before.0 + self.out.len().saturating_sub(self.before.1)
+    }
+
+    /// The value of `len` bytes, and the end of its line, in what follows a command line.
+    fn data<'a>(&self, rest: &'a [u8], len: usize) -> Data<'a> {
+        match rest.get(..len + 2) {
+            Some(data) => data.strip_suffix(b"\r\n").map_or(Data::Bad(len + 2), Data::Value),
+            None if self.whole => Data::Bad(rest.len()),
+            None => Data::Incomplete,
+        }
     }
 
     /// Work that is left.

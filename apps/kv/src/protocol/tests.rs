@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::udp::{Frames, HEADER, LONGEST, LONGEST_REPLY, REPLY_TOO_LARGE};
+use super::udp::{Frames, HEADER, LEAST, LONGEST, LONGEST_REPLY, REPLY_TOO_LARGE};
 use super::*;
 use crate::store::{Limits, Store, TURN, Update, work};
 
@@ -200,12 +200,74 @@ fn a_long_reply_is_several_datagrams() {
     let request =
         [&[0xab, 0xcd, 0, 0, 0, 1, 0, 0][..], b"set a 0 0 5000\r\n", &value, b"\r\nget a\r\n"].concat();
     let sent = datagrams(&request);
+    let (stored, sent) = sent.split_first().unwrap();
+    assert_eq!(stored[..], *b"\xab\xcd\0\0\0\x01\0\0STORED\r\n");
     let text: Vec<u8> = sent.iter().flat_map(|datagram| datagram[HEADER..].to_vec()).collect();
-    assert_eq!(text, [b"STORED\r\nVALUE a 0 5000\r\n", &value[..], b"\r\nEND\r\n"].concat());
+    assert_eq!(text, [b"VALUE a 0 5000\r\n", &value[..], b"\r\nEND\r\n"].concat());
     for (number, datagram) in sent.iter().enumerate() {
         assert_eq!(datagram[..HEADER], [0xab, 0xcd, 0, number as u8, 0, sent.len() as u8, 0, 0]);
         assert!(datagram.len() == LONGEST || number == sent.len() - 1);
     }
+}
+
+/// What memcached 1.6.18 sends, byte for byte; `tests/datagrams.rs` asks it.
+#[test]
+fn each_command_is_answered_by_a_message_of_its_own() {
+    let replies = |commands: &[u8]| {
+        let sent = datagrams(&[b"\x12\x34\0\0\0\x01\0\0", commands].concat());
+        let text = |datagram: &Vec<u8>| {
+            assert_eq!(datagram[..HEADER], *b"\x12\x34\0\0\0\x01\0\0");
+            String::from_utf8(datagram[HEADER..].to_vec()).unwrap()
+        };
+        sent.iter().map(text).collect::<Vec<String>>()
+    };
+    let value = "VALUE a 0 1\r\nz\r\nEND\r\n";
+    let set = "set a 0 0 1\r\nz\r\n";
+    let all = |commands: &str| replies(format!("{set}{commands}").as_bytes()).split_off(1);
+    assert_eq!(all("get a\r\nget a\r\n"), [value, value]);
+    assert_eq!(all("get b\r\nget a\r\nmn\r\n"), ["END\r\n", value, "MN\r\n"]);
+    assert_eq!(all("mg a v q\r\nmg b v q\r\nmn\r\n"), ["VA 1\r\nz\r\n", "MN\r\n"]);
+    assert_eq!(all("set a 0 0 1 noreply\r\ny\r\nget a\r\n"), ["VALUE a 0 1\r\ny\r\nEND\r\n"]);
+    assert_eq!(all("bogus\r\nget a\r\n"), ["ERROR\r\n", value]);
+    assert_eq!(all("get a\r\nget"), [value], "a line without its end");
+    assert_eq!(all("get a\r\nquit\r\nget a\r\n"), [value]);
+    let bad = "CLIENT_ERROR bad data chunk\r\n";
+    for (cut, expected) in [
+        ("set a 0 0 10\r\nabc", &[bad][..]),
+        ("set a 0 0 10\r\nabc\r\n", &[bad]),
+        ("set a 0 0 10\r\n", &[bad]),
+        ("set a 0 0 3\r\nabc", &[bad]),
+        ("set a 0 0 3\r\nabc\r", &[bad]),
+        ("set a 0 0 10 noreply\r\nabc", &[]),
+        ("add b 0 0 900000\r\nabc", &[bad]),
+        ("cas a 0 0 10 1\r\nabc", &[bad]),
+        ("ms a 10\r\nabc", &[bad]),
+        ("ms a 10 q\r\nabc", &[bad]),
+        ("get a\r\nset a 0 0 10\r\nabc", &[value, bad]),
+        ("set a 0 0 3\r\nabcdefgh\r\nget a\r\n", &[bad, "ERROR\r\n", value]),
+        ("ms a 2\r\nabcd\r\nmn\r\n", &[bad, "ERROR\r\n", "MN\r\n"]),
+    ] {
+        assert_eq!(all(cut), expected, "{cut:?}");
+        assert_eq!(all(&format!("{cut}\0")).len(), expected.len(), "{cut:?}");
+    }
+}
+
+#[test]
+fn a_value_that_is_cut_changes_nothing_and_keeps_nothing() {
+    let (store, server, mut frames) = (store(), Server::default(), Frames::new(LONGEST));
+    let mut send = |commands: &str| {
+        let mut sent = Vec::new();
+        let request = [b"\0\x01\0\0\0\x01\0\0", commands.as_bytes()].concat();
+        frames.answer(&request, &mut store.session(NOW), &server, |datagram| sent.push(datagram.to_vec()));
+        sent
+    };
+    send("set a 0 0 1\r\nz\r\n");
+    // More than the store has room for at once, if that were reserved.
+    for _ in 0..100 {
+        assert_eq!(send("set a 0 0 1000000\r\nabc").len(), 1);
+    }
+    assert!(store.reserve(1_000_000));
+    assert_eq!(send("get a\r\n"), [b"\0\x01\0\0\0\x01\0\0VALUE a 0 1\r\nz\r\nEND\r\n"]);
 }
 
 #[test]
@@ -214,7 +276,21 @@ fn datagrams_that_are_no_requests_are_dropped() {
     assert!(datagrams(b"\0\0\0\0\0\x01\0\0").is_empty());
     assert!(datagrams(b"\0\0\0\0\0\x02\0\0get a\r\n").is_empty(), "a request in two datagrams");
     assert!(datagrams(b"\0\0\0\0\0\x01\0\0get a").is_empty(), "a line without its end");
-    assert!(datagrams(b"\0\0\0\0\0\x01\0\0set a 0 0 5\r\nhe").is_empty(), "a value without its end");
+    assert!(datagrams(b"\0\0\0\0\0\x01\0\0\x80\0").is_empty(), "the binary protocol");
+}
+
+/// A datagram that somebody has sent in another server's name would go to and fro.
+#[test]
+fn answers_in_datagrams_are_not_answered() {
+    let commands = "set n 0 0 1\r\n5\r\nget n\r\nincr n 1\r\nadd n 0 0 1\r\n5\r\ndelete m\r\ntouch n 9\r\nversion\r\nno\r\nset n\r\n\
+                    mg n v\r\nmg m v\r\nmn\r\nms n 1\r\n7\r\nmd n\r\nme n\r\nstats\r\nverbosity\r\nget n\r\nset b 0 0 9\r\n";
+    let answers = datagrams(&[b"\x12\x34\0\0\0\x01\0\0", commands.as_bytes()].concat());
+    assert!(answers.len() > 18, "{}", answers.len());
+    for answer in answers {
+        let again = datagrams(&[b"\x12\x34\0\0\0\x01\0\0", &answer[HEADER..]].concat());
+        assert!(again.is_empty(), "{:?}", String::from_utf8_lossy(&answer));
+    }
+    assert_eq!(datagrams(b"\x12\x34\0\0\0\x01\0\0nonsense\r\n").len(), 1);
 }
 
 #[test]
@@ -406,15 +482,17 @@ fn stats_of_many_are_told_in_turns() {
 }
 
 #[test]
-fn a_reply_in_datagrams_is_bounded() {
+fn replies_in_datagrams_are_bounded() {
     let head: &[u8] = &[0, 1, 0, 0, 0, 1, 0, 0];
     let (store, server, mut frames) = (store(), Server::default(), Frames::new(LONGEST));
+    // The text of all datagrams, how many there were, and the work.
     let mut reply = |commands: &[u8]| {
-        let (mut session, mut sent) = (store.session(NOW), Vec::new());
+        let (mut session, mut sent, mut count) = (store.session(NOW), Vec::new(), 0);
         frames.answer(&[head, commands].concat(), &mut session, &server, |datagram| {
             sent.extend_from_slice(&datagram[HEADER..]);
+            count += 1;
         });
-        (String::from_utf8(sent).unwrap(), session.spent())
+        (String::from_utf8(sent).unwrap(), count, session.spent())
     };
     store.session(NOW).update(&Update::set(b"u", &[b'u'; 60_000]));
     store.session(NOW).update(&Update::set(b"long", &[b'u'; 900_000]));
@@ -423,11 +501,19 @@ fn a_reply_in_datagrams_is_bounded() {
     let refusal = format!("{REPLY_TOO_LARGE}\r\n");
     assert_eq!(reply(b"get long\r\n").0, refusal);
     assert_eq!(reply(&[b"get", &b" u".repeat(85)[..], b"\r\n"].concat()).0, refusal);
-    assert_eq!(reply(&b"get u\r\n".repeat(85)).0, refusal);
-    assert_eq!(reply(&b"stats\r\n".repeat(60)).0, refusal);
+    // What has room is answered; then it ends, and no command is executed that is not answered.
+    assert_eq!(reply(&b"get u\r\n".repeat(85)).0, format!("{whole}{refusal}"));
+    let (stats, ..) = reply(&b"stats\r\n".repeat(60));
+    assert!(stats.len() <= LONGEST_REPLY + refusal.len() && stats.ends_with(&refusal));
+    assert!(stats.matches("END\r\n").count() > 10);
+    reply(b"set n 0 0 1\r\n0\r\n");
+    let (counted, count, _) = reply(&b"incr n 1\r\n".repeat(6000));
+    assert_eq!(count, LONGEST_REPLY / LEAST);
+    let last = counted.strip_suffix(&refusal).unwrap().lines().last().unwrap();
+    assert_eq!(reply(b"get n\r\n").0, format!("VALUE n 0 {}\r\n{last}\r\nEND\r\n", last.len()));
     // So is the work, where there is nothing to send: a datagram holds 64 KiB.
     for commands in [[b"get", &b" m".repeat(30_000)[..], b"\r\n"].concat(), b"mg m q\r\n".repeat(7000)] {
-        let (answer, spent) = reply(&commands);
+        let (answer, _, spent) = reply(&commands);
         assert_eq!(answer, refusal);
         assert!(spent < TURN + 30 * work::KEY, "{spent}");
     }

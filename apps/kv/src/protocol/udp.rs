@@ -8,9 +8,13 @@ use crate::store::Session;
 pub const HEADER: usize = 8;
 /// The longest datagram of a reply, with its header, where the link takes it.
 pub const LONGEST: usize = 1400;
-/// Bytes of the longest reply to a datagram, whose sender may be forged: 48 datagrams of the longest.
+/// Bytes of all replies to a datagram, whose sender may be forged: 48 datagrams of the longest.
 pub const LONGEST_REPLY: usize = 64 << 10;
-/// The answer in the place of a longer one, and of one that takes more work than a turn of a connection.
+/// A datagram of a reply counts as so many of them at least, as it costs more than its bytes: so they are 256 at most.
+pub const LEAST: usize = 256;
+/// Bytes of the longest reply without a value, which any command may have: a key in base64, and other words of the meta commands.
+const ROOM: usize = 512;
+/// The answer in the place of a longer one, and of commands that take more work than a turn of a connection.
 pub(super) const REPLY_TOO_LARGE: &str = "SERVER_ERROR reply too large for datagrams, ask over TCP";
 
 /// The key of a datagram's first command: in all commands that have one it is the second word.
@@ -35,8 +39,11 @@ impl Frames {
         Frames { longest: longest.clamp(HEADER + 1, LONGEST), out: Output::default(), datagram: Vec::new() }
     }
 
-    /// Executes the commands of a datagram, and hands over each datagram of the reply: at most [`LONGEST_REPLY`] bytes, or an error alone. A
-    /// request that consists of several datagrams, one that has no header, or one of the binary protocol is dropped, as memcached does.
+    /// Executes the commands of a datagram, and hands over each datagram of their replies. As with memcached each reply is a message of its
+    /// own. All have [`LONGEST_REPLY`] bytes at most: a command that has no room is answered by an error, and is the last. A request that
+    /// consists of several datagrams, one that has no header, or one of the binary protocol is dropped, as memcached does; so is what begins
+    /// with no small letter, as answers do and commands do not: two servers to which somebody has sent one in the other's name would answer
+    /// each other for ever.
     pub fn answer(
         &mut self,
         request: &[u8],
@@ -45,32 +52,48 @@ impl Frames {
         mut send: impl FnMut(&[u8]),
     ) {
         let Some((header, mut commands)) = request.split_first_chunk::<HEADER>() else { return };
-        if header[4..6] != [0, 1] || commands.is_empty() || commands[0] == super::binary::REQUEST {
+        if header[4..6] != [0, 1] || !commands.first().is_some_and(u8::is_ascii_lowercase) {
             return;
         }
-        self.out.clear();
-        let mut connection = Connection::of_datagram(LONGEST_REPLY + 1);
-        loop {
-            let used = connection.advance(commands, session, server, &mut self.out);
-            commands = &commands[used..];
-            if used == 0 || commands.is_empty() {
+        let id = [header[0], header[1]];
+        let (mut connection, mut left) = (Connection::of_datagram(), LONGEST_REPLY);
+        while !commands.is_empty() {
+            // What a command does whose reply may have no room would be done unseen.
+            if left < ROOM || connection.is_out_of_work() {
+                self.refuse(id, &mut send);
                 break;
             }
-        }
-        if self.out.len() > LONGEST_REPLY || connection.is_paused() || connection.is_used_up() {
             self.out.clear();
-            self.out.put(REPLY_TOO_LARGE.as_bytes());
-            self.out.put(b"\r\n");
+            let used = connection.advance_by_one(left, commands, session, server, &mut self.out);
+            commands = &commands[used..];
+            // Others need not wait while datagrams are sent.
+            session.release();
+            if self.out.len() > left || connection.is_broken_off() {
+                self.refuse(id, &mut send);
+                break;
+            }
+            left -= self.send(id, &mut send).min(left);
+            if used == 0 {
+                break; // a line without its end
+            }
         }
         connection.end(session);
-        session.release();
-        self.send([header[0], header[1]], &mut send);
+        self.out.clear();
     }
 
-    fn send(&mut self, id: [u8; 2], send: &mut impl FnMut(&[u8])) {
+    /// Sends an error in the place of what was put.
+    fn refuse(&mut self, id: [u8; 2], send: &mut impl FnMut(&[u8])) {
+        self.out.clear();
+        self.out.put(REPLY_TOO_LARGE.as_bytes());
+        self.out.put(b"\r\n");
+        self.send(id, send);
+    }
+
+    /// Sends what was put as one message; returns what it counts.
+    fn send(&mut self, id: [u8; 2], send: &mut impl FnMut(&[u8])) -> usize {
         let count = self.out.len().div_ceil(self.longest - HEADER);
-        let Ok(total) = u16::try_from(count) else { return };
-        let total = total.to_be_bytes();
+        let Ok(total) = u16::try_from(count) else { return 0 };
+        let (total, mut cost) = (total.to_be_bytes(), 0);
         for number in 0..count {
             let sequence = (number as u16).to_be_bytes();
             self.datagram.clear();
@@ -82,8 +105,11 @@ impl Frames {
                     break;
                 }
             }
-            self.out.sent(self.datagram.len() - HEADER);
+            let len = self.datagram.len() - HEADER;
+            self.out.sent(len);
+            cost += len.max(LEAST);
             send(&self.datagram);
         }
+        cost
     }
 }

@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::sync::atomic::Ordering;
 
 use crate::protocol::Server;
-use crate::protocol::udp::{Frames, LONGEST};
+use crate::protocol::udp::{Frames, LEAST, LONGEST, LONGEST_REPLY};
 use crate::rpc;
 use crate::store::{Store, TURN};
 
@@ -12,6 +12,8 @@ use crate::store::{Store, TURN};
 const MOST: usize = 64;
 /// The cost of a datagram that is sent, beside its bytes: a system call.
 const DATAGRAM: usize = 4 << 10;
+/// Replies to one request are no more than a turn.
+const _: () = assert!(LONGEST_REPLY / LEAST * DATAGRAM <= TURN);
 /// The longest value that an answer has room for: what a datagram of UDP over IPv4 holds, less our header.
 const LONGEST_VALUE: usize = 65_507 - rpc::HEADER;
 

@@ -62,6 +62,8 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
             }
             Err(error) => return Err(error).context("--snapshot"),
         }
+        // At its end it would be too late to say so.
+        snapshot::try_out(path).context("--snapshot")?;
     }
     let sockets = Sockets::open(options)?;
     let socket_file = options.unix_socket.as_deref().and_then(listen::identity);

@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_micros(50);
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// The system's refusal.
-    #[error("{1}: {0}; check the path and the space on its file system")]
+    #[error("{1}: check the path and the space on its file system")]
     Io(#[source] io::Error, PathBuf),
     /// It is no snapshot, or a damaged one.
     #[error(
@@ -68,6 +68,15 @@ struct Item {
 #[cfg(feature = "server")]
 pub fn remove_leftovers(path: &Path) {
     file::remove_leftovers(path);
+}
+
+/// Whether a snapshot could be written to `path` now; leaves nothing there.
+///
+/// # Errors
+/// When no file can be made beside it.
+#[cfg(feature = "server")]
+pub fn try_out(path: &Path) -> Result<(), SnapshotError> {
+    NewFile::create(path).map(drop).map_err(|error| SnapshotError::Io(error, path.into()))
 }
 
 /// Writes every item to `path`, in a file for this user alone, or with the mode of the one that is there. Returns how many. Requests are

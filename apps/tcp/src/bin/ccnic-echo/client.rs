@@ -3,11 +3,10 @@
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use hdrhistogram::Histogram;
 
-use crate::Patience;
 use crate::net::Net;
 
 /// What is sent.
@@ -23,11 +22,27 @@ pub(crate) struct Load {
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(16..))]
     size: u16,
     /// How long to measure, after a tenth of it to warm up
-    #[arg(long, default_value_t = 3.0)]
+    #[arg(long, default_value_t = 3.0, value_parser = seconds)]
     seconds: f64,
+    /// Seconds without an answer after which the server is given up; 0: never
+    #[arg(long, default_value_t = 30.0, value_parser = seconds, value_name = "SECONDS")]
+    connection_timeout: f64,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+impl Load {
+    /// How long the server may be silent.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        Some(Duration::from_secs_f64(self.connection_timeout)).filter(|limit| !limit.is_zero())
+    }
+}
+
+/// A time of a day at most.
+fn seconds(text: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok().filter(|value| (0.0..=86_400.0).contains(value));
+    value.ok_or_else(|| "choose 0 to 86400 seconds".to_owned())
 }
 
 /// A connection's requests.
@@ -45,11 +60,19 @@ struct Flow {
 /// The client and what it has measured.
 pub(crate) struct Client {
     flows: Vec<Flow>,
+    /// Flows that have had an answer.
+    working: usize,
     start: Instant,
     bytes: Vec<u8>,
     latencies: Histogram<u64>,
     calls: u64,
     measured: Duration,
+}
+
+/// What is said of a server that is silent on all connections, or on some of them from the beginning.
+fn silence(silent: usize, all: usize, limit: Duration) -> String {
+    let on = if silent == 0 { String::new() } else { format!(" on {silent} of {all} connections") };
+    format!("the server does not answer{on}: nothing has come for {} s", limit.as_secs_f64())
 }
 
 /// The filler of a request.
@@ -63,7 +86,15 @@ impl Client {
         let latencies = Histogram::new_with_bounds(1, 60_000_000_000, 3).unwrap_or_else(|_| unreachable!());
         let flows = vec![Flow::default(); load.flows];
         let bytes = vec![0; 16 << 10];
-        Client { flows, start: Instant::now(), bytes, latencies, calls: 0, measured: Duration::ZERO }
+        Client {
+            flows,
+            working: 0,
+            start: Instant::now(),
+            bytes,
+            latencies,
+            calls: 0,
+            measured: Duration::ZERO,
+        }
     }
 
     /// Measures. Sleeps for at most this long when nothing comes; `between` is done after each poll.
@@ -77,7 +108,8 @@ impl Client {
         let length = Duration::from_secs_f64(load.seconds);
         let mut begin = None; // when all flows work, and it is warm
         let mut warm = false;
-        let (mut patience, mut before) = (Patience(Instant::now()), 0);
+        let limit = load.limit();
+        let (mut heard, mut before) = (Instant::now(), 0);
         loop {
             net.poll(sleep)?;
             while let Some(conn) = net.ready() {
@@ -85,13 +117,20 @@ impl Client {
             }
             between()?;
             let now = Instant::now();
-            if self.calls > before {
-                (patience, before) = (Patience(now), self.calls);
-            } else {
-                patience.check("no answer")?;
+            // Until all flows work, answers on those that do are no progress.
+            let progress = if begin.is_some() { self.calls } else { self.working as u64 };
+            if progress > before {
+                (heard, before) = (now, progress);
+            } else if let Some(limit) = limit
+                && now - heard >= limit
+            {
+                let silent = if begin.is_some() { 0 } else { self.flows.len() - self.working };
+                bail!(silence(silent, self.flows.len(), limit));
             }
             match begin {
-                None if self.flows.iter().all(|flow| flow.answered > 0) => begin = Some(now + length / 10),
+                None if self.working == self.flows.len() => {
+                    (begin, before) = (Some(now + length / 10), self.calls);
+                }
                 Some(at) if !warm && now >= at => {
                     (warm, begin) = (true, Some(now));
                     self.latencies.reset();
@@ -173,6 +212,7 @@ impl Client {
         let differ = |differ, (at, byte): (usize, &u8)| differ | (byte ^ filler(number, at));
         ensure!(answer.iter().enumerate().skip(16).fold(0, differ) == 0, "answer {number} has other bytes");
         flow.answered += 1;
+        self.working += usize::from(flow.answered == 1);
         self.calls += 1;
         self.latencies.saturating_record(now.saturating_sub(word(8)));
         Ok(())

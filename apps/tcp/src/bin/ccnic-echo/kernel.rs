@@ -26,6 +26,8 @@ pub(crate) struct Kernel {
     events: Vec<epoll::Event>,
     /// Connections that are still to be begun, and to whom.
     rest: Option<(SocketAddr, usize)>,
+    /// How long each may take.
+    limit: Option<Duration>,
     /// Those that nothing has come for yet.
     opening: usize,
 }
@@ -51,6 +53,7 @@ impl Kernel {
             free: Vec::new(),
             events: Vec::with_capacity(EVENTS),
             rest: None,
+            limit: None,
             opening: 0,
         })
     }
@@ -61,9 +64,9 @@ impl Kernel {
         Kernel::new(Some(listener))
     }
 
-    pub(crate) fn connect(to: SocketAddr, flows: usize) -> io::Result<Kernel> {
+    pub(crate) fn connect(to: SocketAddr, flows: usize, limit: Option<Duration>) -> io::Result<Kernel> {
         let mut this = Kernel::new(None)?;
-        this.rest = Some((to, flows));
+        (this.rest, this.limit) = (Some((to, flows)), limit);
         this.begin()?;
         Ok(this)
     }
@@ -73,7 +76,11 @@ impl Kernel {
         while let Some((to, left @ 1..)) = self.rest
             && self.opening < OPENING
         {
-            self.keep(Link { stream: TcpStream::connect(to)?, opening: true })?;
+            let stream = match self.limit {
+                Some(limit) => TcpStream::connect_timeout(&to, limit)?,
+                None => TcpStream::connect(to)?,
+            };
+            self.keep(Link { stream, opening: true })?;
             self.opening += 1;
             self.rest = Some((to, left - 1));
         }

@@ -12,7 +12,7 @@ mod server;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use ccnic_tcp::{Network, Options};
@@ -131,11 +131,12 @@ impl Way {
         Ok(Box::new(overlay::Overlay::listen(&self.socket(), options, port)?))
     }
 
-    fn connect(&self, options: &Options, to: SocketAddr, flows: usize) -> anyhow::Result<Box<dyn Net>> {
+    fn connect(&self, options: &Options, to: SocketAddr, load: &Load) -> anyhow::Result<Box<dyn Net>> {
         if self.kernel {
-            return Ok(Box::new(kernel::Kernel::connect(to, flows).with_context(|| format!("{to}"))?));
+            let connected = kernel::Kernel::connect(to, load.flows, load.limit());
+            return Ok(Box::new(connected.with_context(|| format!("{to}"))?));
         }
-        Ok(Box::new(overlay::Overlay::connect(&self.socket(), options, to, flows)?))
+        Ok(Box::new(overlay::Overlay::connect(&self.socket(), options, to, load.flows)?))
     }
 }
 
@@ -159,7 +160,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             }
         }
         Command::Client { way, to, load, idle } => {
-            let mut net = way.connect(&idle.set(way.options(load.flows)), to, load.flows)?;
+            let mut net = way.connect(&idle.set(way.options(load.flows)), to, &load)?;
             let mut client = Client::new(&load);
             client.run(net.as_mut(), &load, idle.limit(), || Ok(()))?;
             client.report(&load);
@@ -182,7 +183,7 @@ fn both(way: &Way, load: &Load) -> anyhow::Result<()> {
         options.ipv6 = options.ipv6.map(|ours| Network { address: next, ..ours });
         (SocketAddr::new(way.address.address, PORT), options)
     };
-    let mut net = way.connect(&options, to, load.flows)?;
+    let mut net = way.connect(&options, to, load)?;
     let (mut client, mut server) = (Client::new(load), Server::default());
     client.run(net.as_mut(), load, Duration::ZERO, || server.step(listening.as_mut(), Duration::ZERO))?;
     client.report(load);
@@ -194,17 +195,5 @@ fn next_address(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(address) => IpAddr::from(u32::from(address).wrapping_add(1).to_be_bytes()),
         IpAddr::V6(address) => IpAddr::from(u128::from(address).wrapping_add(1).to_be_bytes()),
-    }
-}
-
-/// Fails when nothing has happened for long.
-struct Patience(Instant);
-
-impl Patience {
-    const LIMIT: Duration = Duration::from_secs(30);
-
-    fn check(&self, what: &str) -> anyhow::Result<()> {
-        anyhow::ensure!(self.0.elapsed() < Patience::LIMIT, "{what}: nothing has come for 30 seconds");
-        Ok(())
     }
 }

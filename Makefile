@@ -134,6 +134,11 @@ install: all
 	install -d $(INTO)/lib/systemd/system $(INTO)/lib/sysusers.d
 	sed 's|@PREFIX@|$(PREFIX)|' crates/ccnicd/systemd/ccnicd.service.in > $(INTO)/lib/systemd/system/ccnicd.service
 	install -m 644 crates/ccnicd/systemd/ccnic.sysusers.conf $(INTO)/lib/sysusers.d/ccnic.conf
+	install -d $(INTO)/share/bash-completion/completions $(INTO)/share/zsh/site-functions $(INTO)/share/fish/vendor_completions.d
+	for program in ccnic ccnicd; do completions="$(RELEASE)/ccnic completions" && \
+		$$completions bash $$program > $(INTO)/share/bash-completion/completions/$$program && \
+		$$completions zsh $$program > $(INTO)/share/zsh/site-functions/_$$program && \
+		$$completions fish $$program > $(INTO)/share/fish/vendor_completions.d/$$program.fish || exit; done
 	install -d $(INTO)/include && install -m 644 $(CAPI)/include/*.h $(INTO)/include
 	install -D -m 644 $(RELEASE)/libccnic_capi.a $(INTO)/lib/libccnic.a
 	$(CAPI)/link.sh $(RELEASE)/libccnic_capi.a $(INTO)/lib
@@ -159,6 +164,7 @@ smoke-c: all
 	rm -rf $(STAGE)
 	$(MAKE) --no-print-directory install PREFIX=$(STAGE) DESTDIR=
 	test -e $(STAGE)/share/man/man3/ccnic_rx_burst.3 && test -e $(STAGE)/share/man/man3/ccnic_program_info.3
+	test -s $(STAGE)/share/bash-completion/completions/ccnicd && test -s $(STAGE)/share/zsh/site-functions/_ccnic
 	test -s $(STAGE)/share/ccnic/ccnicd.example.toml && test -s $(STAGE)/share/man/man8/ccnicd.8
 	! command -v systemd-analyze > /dev/null || systemd-analyze verify --man=no $(STAGE)/lib/systemd/system/ccnicd.service
 ifneq ($(shell command -v pkg-config),)

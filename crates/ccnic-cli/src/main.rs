@@ -1,10 +1,11 @@
 //! `ccnic`: the command line. Subcommands stand on top (`demo`, `bench`, `sim`, `reproduce`, `explore`,
-//! `status`, `mac-table`, `flow`, `capture`; `stats` and `top` in `monitor`; `apply`, `config` and `port` in `configure`); they use what measures (`loopback`, `micro`), what draws (`plot`) and what prints (`print`),
+//! `status`, `mac-table`, `flow`, `capture`; `stats` and `top` in `monitor`; `apply`, `config` and `port` in `configure`; `completions`); they use what measures (`loopback`, `micro`), what draws (`plot`) and what prints (`print`),
 //! and these use none of the subcommands.
 
 mod bench;
 mod capture;
 mod clock;
+mod completions;
 mod configure;
 mod cpus;
 mod demo;
@@ -77,6 +78,8 @@ enum Command {
     Port(configure::PortCommand),
     /// Write packets of a running switch to a file (pcapng)
     Capture(capture::CaptureArgs),
+    /// Print what a shell reads to complete command lines of ccnic or ccnicd
+    Completions(completions::CompletionsArgs),
 }
 
 fn main() -> ExitCode {
@@ -105,6 +108,7 @@ fn main() -> ExitCode {
         Command::Config(args) => configure::config(args).map(|()| true),
         Command::Port(command) => configure::port(command).map(|()| true),
         Command::Capture(args) => capture::run(args).map(|()| true),
+        Command::Completions(args) => completions::run(args).map(|()| true),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -54,6 +54,35 @@ fn a_nic_that_is_not_there() {
     assert_eq!(message.matches("No such file").count(), 1, "{message}");
 }
 
+/// Whatever is asked of a NIC that is not there: no output, status 2, and how to start one.
+#[test]
+fn every_command_without_its_nic() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/ccnicd.example.toml");
+    for command in [
+        "status",
+        "status --json",
+        "mac-table",
+        "flow list",
+        "flow add web --drop",
+        "flow del web --all",
+        "stats",
+        "stats --json",
+        "config",
+        "port list",
+        "port add tap:x",
+        "port set tap:x mtu=1500",
+        "port del tap:x",
+        "capture --write /nonexistent/packets.pcapng",
+        "bench loopback --no-limit",
+    ] {
+        let words = command.split(' ').chain(["--socket", "/nonexistent/nic.sock"]);
+        let message = refused(&words.collect::<Vec<_>>());
+        assert!(message.contains("no NIC answers at /nonexistent/nic.sock"), "{command}: {message}");
+    }
+    let message = refused(&["apply", file, "--socket", "/nonexistent/nic.sock"]);
+    assert!(message.contains("no NIC answers at /nonexistent/nic.sock"), "{message}");
+}
+
 #[test]
 fn peers_out_of_range_or_not_built() {
     let peers = |option, value| refused(&["bench", "peers", option, value]);
@@ -65,4 +94,14 @@ fn peers_out_of_range_or_not_built() {
     assert!(
         peers("--program", "/nonexistent/ccnic-peers").contains("--program names /nonexistent/ccnic-peers")
     );
+}
+
+#[test]
+fn apps_out_of_range_or_unknown() {
+    let apps = |option, value| refused(&["bench", "apps", option, value]);
+    assert!(apps("--servers", "redis").contains("--servers"));
+    assert!(apps("--workloads", "ycsb").contains("--workloads"));
+    assert!(apps("--rounds", "0").contains("--rounds is 0"));
+    assert!(apps("--seconds", "0").contains("--seconds is 0"));
+    assert!(apps("--nic-peak", "0").contains("--nic-peak is 0"));
 }

@@ -16,6 +16,7 @@
 //! A worker owns its ports outright; the control thread talks to it by messages. No lock is taken and nothing is allocated while
 //! packets move. `docs/architecture/daemon.md` has the picture.
 
+pub mod command;
 pub mod config;
 pub mod control;
 pub mod dataplane;

@@ -2,14 +2,15 @@
 
 use std::io::{IsTerminal, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, bail};
 use ccnic_control::Listener;
-use ccnicd::config::{Config, LogFormat, Running};
+use ccnicd::command::Args;
+use ccnicd::config::{Config, Finding, LogFormat, Running};
 use ccnicd::control::placement;
 use ccnicd::log::LogWriter;
 use ccnicd::metrics::Exporter;
@@ -24,30 +25,11 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// The ccnic NIC daemon: serves programs over cache-coherent shared memory.
-#[derive(Debug, Parser)]
-#[command(version)]
-struct Args {
-    /// Read the configuration from a TOML file (docs/configuration.md); flags come before what it says
-    #[arg(long = "config", value_name = "FILE")]
-    file: Option<PathBuf>,
-    /// Say whether the configuration can be used, and end
-    #[arg(long)]
-    check_config: bool,
-    /// Print the JSON schema of the configuration file, and end
-    #[arg(long)]
-    config_schema: bool,
-    #[command(flatten)]
-    config: Config,
-    /// Measure on this machine what --tuning chooses, print a table, keep the result for later starts, and end. Needs a polling CPU
-    /// and another one that are idle
-    #[arg(long, conflicts_with = "tuning")]
-    tune: bool,
-}
-
 fn main() -> ExitCode {
     match run(Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        // What is wrong has been printed.
+        Ok(false) => ExitCode::from(2),
         Err(e) => {
             let _ = writeln!(LogWriter::default(), "ccnicd: {e:#}");
             ExitCode::from(2)
@@ -55,21 +37,36 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: Args) -> anyhow::Result<()> {
+/// `--check-config`: false when something is wrong, and JSON says what.
+fn check(file: Option<&Path>, flags: Config, json: bool) -> anyhow::Result<bool> {
+    let checked = file.map(Config::read).transpose().and_then(|said| {
+        let running = Running::new(flags, said);
+        Start::of(running.now(), file)?.check()
+    });
+    if !json {
+        checked?;
+        println!("the configuration can be used");
+        return Ok(true);
+    }
+    let errors: Vec<_> = checked.err().iter().map(|error| Finding::of(error, file)).collect();
+    println!("{:#}", serde_json::json!({ "usable": errors.is_empty(), "errors": errors }));
+    Ok(errors.is_empty())
+}
+
+/// Serves until it is told to end, or does what ends at once; false when a check has found something wrong, and has printed it.
+fn run(args: Args) -> anyhow::Result<bool> {
     if args.config_schema {
         println!("{:#}", Config::schema());
-        return Ok(());
+        return Ok(true);
     }
     let Args { file, config: flags, .. } = args;
+    if args.check_config {
+        return check(file.as_deref(), flags, args.json);
+    }
     let said = file.as_deref().map(Config::read).transpose()?;
     let running = Running::new(flags, said);
     let config = running.now();
     let start = Start::of(config, file.as_deref())?;
-    if args.check_config {
-        start.check()?;
-        println!("the configuration can be used");
-        return Ok(());
-    }
     let Start {
         options,
         filter,
@@ -94,7 +91,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         tracing::warn!("one CPU only: the NIC and its programs share it and are slow");
     }
     if args.tune {
-        return measure(pair(&usable, &options.cores));
+        return measure(pair(&usable, &options.cores)).map(|()| true);
     }
     // A daemon that will be refused measures nothing: another one polls there.
     let refused = Listener::is_taken(&options.socket);
@@ -137,7 +134,7 @@ fn run(args: Args) -> anyhow::Result<()> {
     notify::ready();
     daemon.run_reloading(&stop, file.as_deref().map(|file| (&*hung_up, file)));
     drop(exporter);
-    Ok(())
+    Ok(true)
 }
 
 /// The CPUs that a measurement runs on: the first that polls, and one for programs.

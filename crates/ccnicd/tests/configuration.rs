@@ -62,6 +62,58 @@ fn files_are_checked_and_the_schema_is_printed_without_starting_anything() {
     assert!(schema["properties"]["mac-table"].is_object());
 }
 
+/// What `--check-config --json` prints, and its status.
+fn checked(args: &[&str]) -> (Option<i32>, serde_json::Value) {
+    let output = ccnicd(&[args, &["--check-config", "--json"]].concat());
+    assert!(output.stderr.is_empty(), "{output:?}");
+    (output.status.code(), serde_json::from_slice(&output.stdout).unwrap())
+}
+
+#[test]
+fn what_a_check_finds_is_json_if_that_is_asked_for() {
+    let (_directory, file, socket) = file("");
+    let name = file.to_str().unwrap();
+    let args = ["--socket", socket.to_str().unwrap(), "--config", name];
+    assert_eq!(checked(&args), (Some(0), serde_json::json!({ "usable": true, "errors": [] })));
+    for (text, line, key, message) in [
+        ("wire = 'switch'\nmac-table = 0\n", 2, "mac-table", "0 is not in 1..=1048576"),
+        ("wire = 'switch'\n\nmac-tabel = 7\n", 3, "mac-tabel", "unknown field"),
+        ("wire = 'switch'\n[defaults]\nvlan = 4095\n", 3, "vlan", "4095 is not in 1..=4094"),
+        ("\ncores = [0, 99999]\n", 2, "cores", "CPU 99999 is none"),
+        ("memory-max = 64\nuser-memory = 65\n", 2, "user-memory", "cannot be reached"),
+        ("[[program]]\n[[program]]\nname = 'web'\n", 2, "program", "never counts"),
+        ("wire = 'switch'\n[[port]]\nkind = 'xdp'\nname = 'missing0'\n", 2, "port", "missing0"),
+        ("wire = \n", 1, "wire", ""),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let (status, said) = checked(&args);
+        let error = &said["errors"][0];
+        assert_eq!((status, &said["usable"]), (Some(2), &false.into()), "{text}");
+        assert_eq!(
+            (&error["file"], &error["line"], &error["key"]),
+            (&name.into(), &line.into(), &key.into()),
+            "{said}"
+        );
+        assert!(error["message"].as_str().unwrap().contains(message), "{said}");
+        assert!(!error["message"].as_str().unwrap().contains(name), "{said}");
+    }
+    // Flags have no line, nor has a file that is not there.
+    std::fs::write(&file, "").unwrap();
+    let (status, said) = checked(&[&args[..], &["--cores", "99999"]].concat());
+    let error = &said["errors"][0];
+    assert_eq!(
+        (status, &error["file"], &error["line"], &error["key"]),
+        (Some(2), &().into(), &().into(), &"cores".into()),
+        "{said}"
+    );
+    std::fs::remove_file(&file).unwrap();
+    let (status, said) = checked(&args);
+    let error = &said["errors"][0];
+    assert_eq!((status, &error["file"], &error["line"]), (Some(2), &name.into(), &().into()), "{said}");
+    // It is of a check only.
+    assert_eq!(ccnicd(&["--json"]).status.code(), Some(2));
+}
+
 /// What is wrong with a file is found by a check and by a start alike, and said in the same words: file, line, key, value, remedy.
 #[test]
 fn a_check_refuses_what_a_start_refuses() {

@@ -54,7 +54,7 @@ pub fn run(command: &BenchCommand) -> anyhow::Result<bool> {
         BenchCommand::Pio(args) => pio::run(args)?,
         BenchCommand::Cni(args) => cni::run(args)?,
         BenchCommand::Stream(args) => machine::stream(args)?,
-        BenchCommand::Apps(args) => apps::run(args)?,
+        BenchCommand::Apps(args) => return apps::run(args),
         BenchCommand::Peers(args) => return peers::run(args),
         BenchCommand::Hostile(args) => return hostile::run(args),
     }

@@ -8,6 +8,7 @@
 //! | `flow.rs` | flow rules |
 //! | `settings.rs` | what a configuration comes to: [`DaemonOptions`](crate::DaemonOptions) |
 //! | `file.rs` | a file is read, and written |
+//! | `finding.rs` | what is wrong with it, as JSON |
 //! | `difference.rs` | what differs between two configurations |
 //! | `change.rs` | [`Running`]: what a configuration is after a change that an operator wants |
 //!
@@ -17,6 +18,7 @@
 mod change;
 mod difference;
 mod file;
+mod finding;
 mod flow;
 mod policy;
 mod port;
@@ -36,6 +38,7 @@ use crate::sandbox::{LaterPort, SandboxOptions};
 
 pub use change::Running;
 use file::Source;
+pub use finding::Finding;
 pub use flow::FlowConfig;
 pub use policy::{MirrorConfig, PolicyConfig, RateConfig};
 pub use port::PortConfig;

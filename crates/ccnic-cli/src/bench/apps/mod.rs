@@ -4,6 +4,7 @@
 //! pair, so that nothing else is between them. Each row: a closed loop for the most that is answered, an open loop at half of that for
 //! latencies, and one request at a time.
 
+mod measure;
 mod picture;
 mod programs;
 mod rows;
@@ -12,21 +13,17 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use ccnic::Design;
-use ccnic_load::Clock;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 
-use self::programs::{Load, Measured, Programs};
-use self::rows::{NAMES, Protocol, Server, pairs};
-use crate::clock::MachineClock;
+use self::measure::{LeftOut, Outcome};
+use self::programs::Programs;
+use self::rows::{NAMES, Protocol, Server};
 use crate::cpus::warn_if_crowded;
 use crate::options;
-use crate::print::{self, Column, Progress, Table, units};
+use crate::print::{self, Column, Table, units};
 use crate::stats::median;
-
-/// As many as tell how fast the time-stamp counter goes.
-const TICKS: u64 = 1 << 40;
 
 /// Options of `bench apps`.
 #[derive(Debug, Args)]
@@ -36,9 +33,8 @@ pub struct AppsArgs {
         value_parser = PossibleValuesParser::new(["ads", "geo", "geo-small"]))]
     workloads: Vec<String>,
     /// Servers: ccnic-kv over a design of the interface (ccnic, paper, e810) or the kernel's sockets (kernel), its store over drivers of DPDK
-    /// (net_ccnic, vhost, memif), and memcached
-    #[arg(long, value_name = "SERVERS", value_delimiter = ',', default_values = NAMES,
-        value_parser = PossibleValuesParser::new(NAMES))]
+    /// (net_ccnic, vhost, memif), and memcached [default: all that there are here]
+    #[arg(long, value_name = "SERVERS", value_delimiter = ',', value_parser = PossibleValuesParser::new(NAMES))]
     servers: Vec<String>,
     /// Objects in the store
     #[arg(long, default_value_t = 1_000_000)]
@@ -103,6 +99,14 @@ struct Row {
     rounds: Vec<Round>,
 }
 
+/// What is told of a row.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Told<'a> {
+    Row(&'a Row),
+    LeftOut(&'a LeftOut),
+}
+
 impl Row {
     /// `nic_peak`: of the NIC that threads are counted for, in million requests a second.
     fn of(
@@ -154,18 +158,26 @@ fn threads(peak: f64, server_ns: f64) -> f64 {
     (0.95 * peak * server_ns / 1e3).ceil()
 }
 
-/// Nanoseconds of the server for a request: in all, and in the interface where that is known.
-fn server_time(server: Server, measured: &Measured) -> (f64, Option<f64>) {
-    if !server.tells_time() {
-        return (measured.stat("cpu_ns") / measured.answered.max(1) as f64, None);
+/// Measures and prints. False when a row failed, or is left out though its server was named.
+pub fn run(args: &AppsArgs) -> anyhow::Result<bool> {
+    check(args)?;
+    let programs = Programs::find()?;
+    warn_if_crowded(1)?;
+    let Outcome { rows, missing, notes, good } = measure::all(&programs, args);
+    for name in &args.workloads {
+        let of = of_workload(&rows, name);
+        if let Some(out) = args.out.as_deref().filter(|_| !of.is_empty()) {
+            picture::save(&of, name, out)?;
+        }
     }
-    let (requests, sampled) = (measured.stat("nic_requests").max(1.0), measured.stat("nic_sampled").max(1.0));
-    let busy = measured.stat("nic_busy_ns") / requests;
-    (busy, Some(busy - measured.stat("nic_sampled_store_ns") / sampled))
+    let told: Vec<Told<'_>> = rows.iter().map(Told::Row).chain(missing.iter().map(Told::LeftOut)).collect();
+    print::result(args.json, &told, || {
+        args.workloads.iter().map(|name| table(args, name, &rows, &notes).text()).collect()
+    })?;
+    Ok(good)
 }
 
-/// Measures and prints.
-pub fn run(args: &AppsArgs) -> anyhow::Result<()> {
+fn check(args: &AppsArgs) -> anyhow::Result<()> {
     options::rounds(args.rounds)?;
     let holds = args.seconds > 0.0 && args.seconds <= 3600.0;
     anyhow::ensure!(holds, "--seconds is {}; choose more than 0, up to 3600", args.seconds);
@@ -177,89 +189,7 @@ pub fn run(args: &AppsArgs) -> anyhow::Result<()> {
         std::fs::create_dir_all(out)
             .with_context(|| format!("could not make {}; choose another --out", out.display()))?;
     }
-    let programs = Programs::find()?;
-    warn_if_crowded(1)?;
-    let mut pairs = pairs(&args.servers);
-    let mut lacking: Vec<String> = pairs
-        .iter()
-        .filter_map(|(server, _)| Some((server.name(), programs.lacks(*server)?)))
-        .map(lacks)
-        .collect();
-    lacking.dedup();
-    lacking.iter().for_each(|why| print::warn(why));
-    pairs.retain(|(server, _)| programs.lacks(*server).is_none());
-    if programs.small_pages() && pairs.iter().any(|(server, _)| matches!(server, Server::Dpdk(_))) {
-        lacking.push("Programs of DPDK use pages of 4 KiB: too few of 2 MiB are free.".to_owned());
-    }
-    let steps = args.rounds * args.workloads.len() * pairs.len();
-    let progress = Progress::of_measurements("apps", steps, args.json);
-    let mut rows = Vec::new();
-    for workload in &args.workloads {
-        let mut rounds = vec![Vec::new(); pairs.len()];
-        for number in 1..=args.rounds {
-            for ((server, protocol), rounds) in pairs.iter().zip(&mut rounds) {
-                progress.say(format!("round {number}: {workload}, {}, {}", server.name(), protocol.name()));
-                rounds.push(round(&programs, args, workload, *server, *protocol)?);
-                progress.step();
-            }
-        }
-        let ghz = TICKS as f64 / MachineClock::new(true).nanoseconds(TICKS).max(1) as f64;
-        let peak = args.nic_peak.or(published_peak(workload));
-        rows.extend(
-            pairs.iter().zip(rounds).map(|(pair, rounds)| Row::of(workload, *pair, ghz, peak, rounds)),
-        );
-    }
-    drop(progress);
-    for name in &args.workloads {
-        if let Some(out) = &args.out {
-            picture::save(&of_workload(&rows, name), name, out)?;
-        }
-    }
-    print::result(args.json, &rows, || {
-        args.workloads.iter().map(|name| table(args, name, &rows, &lacking).text()).collect()
-    })
-}
-
-/// The three loads of a row.
-fn round(
-    programs: &Programs,
-    args: &AppsArgs,
-    workload: &str,
-    server: Server,
-    protocol: Protocol,
-) -> anyhow::Result<Round> {
-    let load = Load {
-        workload,
-        objects: args.objects,
-        inflight: args.inflight,
-        rate: None,
-        gets_only: false,
-        frame: server.frame(args.frame),
-        largest: server.largest(server.frame(args.frame)),
-        seconds: args.seconds,
-    };
-    let peak = programs.measure(server, protocol, &load)?;
-    let half_load = Load { rate: Some((peak.requests_per_s / 2.0).max(1.0)), ..load.clone() };
-    let half = programs.measure(server, protocol, &half_load)?;
-    let lone = programs.measure(server, protocol, &Load { inflight: 1, gets_only: true, ..load })?;
-    let (server_ns, interface_ns) = server_time(server, &peak);
-    let at = |measured: &Measured, get: fn(&programs::Latency) -> f64| {
-        measured.latency_ns.as_ref().map_or(0.0, get)
-    };
-    let all = [&peak, &half, &lone];
-    Ok(Round {
-        peak: peak.requests_per_s,
-        server_ns,
-        interface_ns,
-        half_p50_ns: at(&half, |latency| latency.p50),
-        half_p99_ns: at(&half, |latency| latency.p99),
-        lone: lone.requests_per_s,
-        lone_server_ns: server_time(server, &lone).0,
-        lone_p50_ns: at(&lone, |latency| latency.p50),
-        lost: all.iter().map(|measured| measured.lost).sum(),
-        refused: all.iter().map(|measured| measured.refused).sum(),
-        unsent: half.unsent,
-    })
+    Ok(())
 }
 
 fn of_workload<'a>(rows: &'a [Row], name: &str) -> Vec<&'a Row> {
@@ -308,11 +238,6 @@ fn threads_note(args: &AppsArgs, workload: &str, rows: &[&Row]) -> Option<String
         "threads: server threads for 95 % of {peak:.1} M/s ({whose}). Computed from the server's time for a request, as if threads \
          shared nothing, not measured: there is one.{saved}"
     ))
-}
-
-/// Why a server is missing.
-fn lacks((name, why): (&str, String)) -> String {
-    format!("{name}: SKIPPED, {why}.")
 }
 
 fn table(args: &AppsArgs, workload: &str, rows: &[Row], lacking: &[String]) -> Table {
@@ -390,31 +315,6 @@ mod tests {
         args: AppsArgs,
     }
 
-    fn measured(stats: &[(&str, f64)]) -> Measured {
-        Measured {
-            requests_per_s: 1e6,
-            answered: 1000,
-            latency_ns: None,
-            lost: 0,
-            unsent: 0,
-            refused: 0,
-            server_stats: Some(stats.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()),
-        }
-    }
-
-    #[test]
-    fn the_store_s_time_is_not_the_interface_s() {
-        let ccnic = Server::Ccnic(ccnic::Design::default());
-        let stats = [
-            ("nic_requests", 200.0),
-            ("nic_busy_ns", 1e5),
-            ("nic_sampled", 10.0),
-            ("nic_sampled_store_ns", 3e3),
-        ];
-        assert_eq!(server_time(ccnic, &measured(&stats)), (500.0, Some(200.0)));
-        assert_eq!(server_time(Server::Memcached, &measured(&[("cpu_ns", 7e6)])), (7000.0, None));
-    }
-
     #[test]
     fn the_table_fits_and_tells_what_was_lost() {
         let args = Command::parse_from(["x", "--servers", "ccnic,memcached", "--workloads", "geo"]).args;
@@ -434,7 +334,7 @@ mod tests {
             vec![round(1e6, 0), round(3e6, 7), round(2e6, 0)],
         );
         assert_eq!((row.median.peak, row.interface_cycles, row.threads), (2e6, Some(250.0), Some(6.0)));
-        let lacking = [lacks(("vhost", "not there".to_owned()))];
+        let lacking = [measure::left_out("vhost", "not there")];
         let text = table(&args, "geo", &[row], &lacking).in_width(100);
         assert!(text.contains("vhost: SKIPPED, not there."), "{text}");
         assert!(longest_line(&text) <= 100, "{text}");

@@ -287,7 +287,9 @@ fn await_it(program: &mut Process, mut is_there: impl FnMut() -> bool) -> anyhow
             if let Some(stderr) = &mut program.0.stderr {
                 let _ = std::io::Read::read_to_string(stderr, &mut said);
             }
-            bail!("a program of the measurement ended at once: {}", said.trim());
+            // A server's goes where this program's goes.
+            let said = if said.trim().is_empty() { "its message is above" } else { said.trim() };
+            bail!("a program of the measurement ended at once: {said}");
         }
         anyhow::ensure!(start.elapsed() < PATIENCE, "a program of the measurement was not ready in time");
         std::thread::sleep(Duration::from_millis(5));

@@ -96,9 +96,9 @@ impl Protocol {
 /// The names of all servers.
 pub const NAMES: [&str; 8] = ["ccnic", "paper", "e810", "net_ccnic", "vhost", "memif", "kernel", "memcached"];
 
-/// The servers of these names, each with its protocols.
+/// The servers of these names, or without names all, each with its protocols.
 pub fn pairs(names: &[String]) -> Vec<(Server, Protocol)> {
-    let asked = |server: &Server| names.iter().any(|name| name == server.name());
+    let asked = |server: &Server| names.is_empty() || names.iter().any(|name| name == server.name());
     let protocols = |server: Server| {
         let all: &[Protocol] = match server {
             Server::Ccnic(_) => &[Protocol::Rpc, Protocol::Udp],
@@ -126,5 +126,6 @@ mod tests {
             (Server::Memcached, Protocol::Tcp),
         ];
         assert_eq!(pairs(&asked), expected);
+        assert_eq!(pairs(&[]), pairs(&NAMES.map(str::to_owned)));
     }
 }

@@ -70,8 +70,8 @@ impl<E: Engine> Stack<E> {
     /// # Errors
     /// As [`open_many`](Stack::open_many).
     pub fn open_with(socket: &Path, options: &Options, stacks: u16) -> Result<Vec<Stack<E>>, Error> {
-        options.check()?;
         let mac = options.mac.unwrap_or_else(|| made_up(options));
+        options.check(mac)?;
         if mac[0] & 1 == 1 {
             return Err(Error::Range {
                 field: "the first byte of mac",

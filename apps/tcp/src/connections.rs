@@ -7,9 +7,10 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::engine::{Micros, NEVER};
+use crate::local::Kind;
 
 /// Places of the array of guesses.
 const GUESSES: usize = 4096;
@@ -47,46 +48,59 @@ impl Conn {
     }
 }
 
-/// What tells a connection from all others of a host that has one address of each kind.
+/// What tells a connection from all others of a host that has one address of each kind: of the own one that kind, which a peer may choose
+/// freely between the two of IPv6. In words, since each segment's is compared with that of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Tuple {
-    remote: Ipv6Addr,
-    ports: [u16; 2],
+    /// The remote address; of IPv4 as one of IPv6.
+    remote: [u64; 2],
+    /// The kind, the remote port and the local one, from the highest bits on.
+    ends: u64,
 }
 
 impl Tuple {
-    pub(crate) fn new(remote: IpAddr, remote_port: u16, local_port: u16) -> Tuple {
-        let remote = match remote {
-            IpAddr::V4(address) => address.to_ipv6_mapped(),
-            IpAddr::V6(address) => address,
+    /// Of a connection at the own address of this kind.
+    #[inline]
+    pub(crate) fn new(kind: Kind, local_port: u16, remote: SocketAddr) -> Tuple {
+        let words = match remote {
+            SocketAddr::V4(remote) => [0, 0xffff << 32 | u64::from(u32::from(*remote.ip()))],
+            SocketAddr::V6(remote) => {
+                let bits = u128::from(*remote.ip());
+                [(bits >> 64) as u64, bits as u64]
+            }
         };
-        Tuple { remote, ports: [remote_port, local_port] }
+        let ends = (kind as u64) << 32 | u64::from(remote.port()) << 16 | u64::from(local_port);
+        Tuple { remote: words, ends }
+    }
+
+    pub(crate) fn between(local: SocketAddr, remote: SocketAddr) -> Tuple {
+        Tuple::new(Kind::of(local.ip()), local.port(), remote)
     }
 
     /// A number that differs for most of the connections of a busy host.
     #[inline]
     fn mixed(&self) -> usize {
-        let address = u128::from(self.remote);
-        let [remote, local] = self.ports.map(u64::from);
-        let bits = (address as u64) ^ (address >> 64) as u64 ^ remote << 32 ^ local << 48;
+        let bits = self.remote[0] ^ self.remote[1] ^ self.ends << 32;
         (bits.wrapping_mul(SPREAD) >> (64 - GUESSES.trailing_zeros())) as usize
     }
 
     pub(crate) fn remote(&self) -> (IpAddr, u16) {
-        (self.remote.to_canonical(), self.ports[0])
+        let [high, low] = self.remote.map(u128::from);
+        let address = Ipv6Addr::from(high << 64 | low);
+        let is_ipv4 = self.ends >> 32 == Kind::Ipv4 as u64;
+        (if is_ipv4 { address.to_canonical() } else { address.into() }, (self.ends >> 16) as u16)
     }
 
     /// All of it, for a hash.
-    pub(crate) fn bytes(&self) -> [u8; 20] {
-        let mut bytes = [0; 20];
-        bytes[..16].copy_from_slice(&self.remote.octets());
-        bytes[16..18].copy_from_slice(&self.ports[0].to_be_bytes());
-        bytes[18..].copy_from_slice(&self.ports[1].to_be_bytes());
+    pub(crate) fn bytes(&self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        let words = [self.remote[0], self.remote[1], self.ends];
+        bytes.chunks_mut(8).zip(words).for_each(|(to, word)| to.copy_from_slice(&word.to_be_bytes()));
         bytes
     }
 
     pub(crate) fn local_port(&self) -> u16 {
-        self.ports[1]
+        self.ends as u16
     }
 }
 
@@ -252,7 +266,8 @@ mod tests {
     use super::*;
 
     fn entry(port: u16) -> Entry<u8> {
-        Entry::new(0, Tuple::new("10.0.0.1".parse().unwrap(), port, 7), Holder::Program, NEVER)
+        let remote = SocketAddr::new("10.0.0.1".parse().unwrap(), port);
+        Entry::new(0, Tuple::between("10.0.0.2:7".parse().unwrap(), remote), Holder::Program, NEVER)
     }
 
     #[test]
@@ -299,8 +314,30 @@ mod tests {
     fn a_tuple_says_what_it_was_made_of() {
         for address in ["10.0.0.1", "fd00::1"] {
             let remote: IpAddr = address.parse().unwrap();
-            let tuple = Tuple::new(remote, 5, 6);
+            let local: IpAddr = if remote.is_ipv4() { "10.0.0.2" } else { "fd00::2" }.parse().unwrap();
+            let tuple = Tuple::between(SocketAddr::new(local, 6), SocketAddr::new(remote, 5));
             assert_eq!((tuple.remote(), tuple.local_port()), ((remote, 5), 6));
         }
+    }
+
+    /// The same remote end, by each address of this host: with IPv6 it may be one that looks like IPv4.
+    #[test]
+    fn own_addresses_tell_connections_apart() {
+        let mut table = Connections::new();
+        let ends = [
+            ("10.0.0.2:6", "10.0.0.1:5"),
+            ("[fd00::2]:6", "[::ffff:10.0.0.1]:5"),
+            ("[fe80::2]:6", "[::ffff:10.0.0.1]:5"),
+        ];
+        let tuples =
+            ends.map(|(local, remote)| Tuple::between(local.parse().unwrap(), remote.parse().unwrap()));
+        let conns = tuples.map(|tuple| table.add(Entry::new(0u8, tuple, Holder::Program, NEVER)));
+        for _ in 0..2 {
+            assert_eq!(tuples.map(|tuple| table.find(&tuple)), conns.map(Some));
+        }
+        let remotes = tuples.map(|tuple| SocketAddr::from(tuple.remote()).to_string());
+        assert_eq!(remotes, ends.map(|(_, remote)| remote.to_owned()));
+        let bytes: std::collections::HashSet<_> = tuples.iter().map(Tuple::bytes).collect();
+        assert_eq!(bytes.len(), 3, "their numbers have nothing in common");
     }
 }

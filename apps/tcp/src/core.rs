@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ccnic_client::{Burst, QueuePair, Takes};
 
@@ -11,6 +10,7 @@ use crate::clock::Time;
 use crate::connections::{Conn, Connections, Entry, Holder};
 use crate::engine::{Engine, Micros, NEVER, Phase};
 use crate::icmp::Limit;
+use crate::local::Addresses;
 use crate::neighbours::{Group, Neighbours};
 use crate::options::Options;
 use crate::paths::Paths;
@@ -47,8 +47,7 @@ pub(crate) struct Core<E: Engine> {
     pub(crate) out: Transmit,
     pub(crate) options: Options,
     pub(crate) mac: [u8; 6],
-    pub(crate) ipv4: Option<Ipv4Addr>,
-    pub(crate) ipv6: Option<Ipv6Addr>,
+    pub(crate) addresses: Addresses,
     /// Ports whose datagrams the program takes.
     pub(crate) bound: Vec<u16>,
     pub(crate) neighbours: Neighbours,
@@ -77,9 +76,7 @@ impl<E: Engine> Core<E> {
         group: Group,
         ports: Ports,
     ) -> Core<E> {
-        let address = |network: Option<crate::Network>| network.map(|network| network.address);
-        let ipv4 = address(options.ipv4).and_then(|ip| if let IpAddr::V4(ip) = ip { Some(ip) } else { None });
-        let ipv6 = address(options.ipv6).and_then(|ip| if let IpAddr::V6(ip) = ip { Some(ip) } else { None });
+        let addresses = Addresses::new(&options, mac);
         let time = Time::new(options.clock.clone());
         Core {
             engine,
@@ -97,8 +94,7 @@ impl<E: Engine> Core<E> {
             out,
             options,
             mac,
-            ipv4,
-            ipv6,
+            addresses,
             bound: Vec::new(),
             neighbours: Neighbours::default(),
             paths: Paths::new(),

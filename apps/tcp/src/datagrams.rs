@@ -1,6 +1,6 @@
 //! Datagrams of a stack: ports, peers, what is sent to them. [`udp`](crate::udp) has the program's side.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use crate::engine::Engine;
 use crate::error::Error;
@@ -23,7 +23,8 @@ impl<E: Engine> Stack<E> {
     }
 
     /// The peer at this address for [`send_to`](Stack::send_to); `None` while its Ethernet address is not known: poll, and ask again.
-    /// Ask again each minute or so: a peer may get another Ethernet address.
+    /// Ask again each minute or so: a peer may get another Ethernet address. A stack has one link, so the scope id of a link-local address says
+    /// nothing, and is ignored.
     ///
     /// # Errors
     /// [`Error::NoRoute`].
@@ -32,10 +33,11 @@ impl<E: Engine> Stack<E> {
         let core = &mut self.core;
         let no_route = || Error::NoRoute { address: to.ip() };
         let hop = core.options.next_hop(to.ip()).ok_or_else(no_route)?;
-        let from = if to.is_ipv4() { core.ipv4.map(IpAddr::V4) } else { core.ipv6.map(IpAddr::V6) };
-        let own = (core.mac, from.ok_or_else(no_route)?);
+        // A link-local gateway is asked for from the link-local address.
+        let own = (core.mac, core.addresses.source(hop).ok_or_else(no_route)?);
         let mac = core.neighbours.find(core.now, hop, own, &mut core.out);
-        Ok(mac.map(|mac| Peer { mac, address: to }))
+        let address = SocketAddr::new(to.ip(), to.port()); // as the peer's datagrams say it
+        Ok(mac.map(|mac| Peer { mac, address }))
     }
 
     /// True when [`send_to`](Stack::send_to) has room for a datagram, however long.
@@ -107,8 +109,8 @@ impl<E: Engine> Stack<E> {
     /// ```
     pub fn compose(&mut self, from: u16, to: &Peer) -> Option<Reply<'_>> {
         let core = &mut self.core;
-        let own = if to.address.is_ipv4() { core.ipv4.map(IpAddr::V4) } else { core.ipv6.map(IpAddr::V6) };
-        let template = Template::new([core.mac, to.mac], SocketAddr::new(own?, from), to.address)?;
+        let own = core.addresses.source(to.address.ip())?;
+        let template = Template::new([core.mac, to.mac], SocketAddr::new(own, from), to.address)?;
         Some(Reply::new(&mut core.out, template, core.options.mtu))
     }
 

@@ -55,7 +55,7 @@ pub struct Next {
 pub struct Host {
     /// Its Ethernet address.
     pub mac: [u8; 6],
-    /// Addresses and limits.
+    /// Addresses and limits. There is a link-local address beside them: [`Options::link_local`].
     pub options: Options,
     /// Bytes of the largest frame that the NIC takes to cut it into segments; `None` where it does not.
     pub segmentation: Option<usize>,
@@ -110,14 +110,14 @@ pub trait Engine: std::fmt::Debug {
     /// memory may be used again.
     fn listening(&mut self, port: u16, isn: u32, used: Option<Self::Tcp>) -> Self::Tcp;
 
-    /// A connection to `remote` from port `port`, whose SYN, with the sequence number `isn`, is sent by [`output`](Engine::output).
+    /// A connection from `local` to `remote`, whose SYN, with the sequence number `isn`, is sent by [`output`](Engine::output).
     ///
     /// # Errors
-    /// `AddrNotAvailable` when there is no address to connect from.
+    /// `AddrNotAvailable` when no connection can be made between them.
     fn connecting(
         &mut self,
+        local: SocketAddr,
         remote: SocketAddr,
-        port: u16,
         isn: u32,
         used: Option<Self::Tcp>,
     ) -> io::Result<Self::Tcp>;

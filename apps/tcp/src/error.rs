@@ -29,6 +29,34 @@ pub enum Error {
         /// What was given.
         address: IpAddr,
     },
+    /// An address of the other version of IP.
+    #[error("{field} is {address}, which is no IPv{version} address; choose one, or leave it out")]
+    Version {
+        /// The field of [`Options`](crate::Options).
+        field: &'static str,
+        /// What was given.
+        address: IpAddr,
+        /// The version of IP that the field is for.
+        version: u8,
+    },
+    /// A gateway that this host cannot send to.
+    #[error("{field} is {gateway}, {why}")]
+    Gateway {
+        /// The field of [`Options`](crate::Options).
+        field: &'static str,
+        /// What was given.
+        gateway: IpAddr,
+        /// What is wrong with it, and what to do.
+        why: String,
+    },
+    /// More gateways than a host has.
+    #[error("{first} and {second} are gateways of the same version of IP; leave one of them out")]
+    TwoGateways {
+        /// The first one.
+        first: IpAddr,
+        /// Another one.
+        second: IpAddr,
+    },
     /// A limit of [`Options`](crate::Options) is out of its range.
     #[error("{field} is {value}; choose {least} to {most}")]
     Range {

@@ -119,7 +119,7 @@ impl<E: Engine> Core<E> {
                 self.learn_path(to.ip(), mtu);
             }
             _ if protocol == TCP => {
-                let tuple = Tuple::new(to.ip(), to.port(), from.port());
+                let tuple = Tuple::between(from, to);
                 if let Some(conn) = self.connections.find(&tuple) {
                     self.noticed_about(conn, &notice);
                 }

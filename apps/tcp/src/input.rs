@@ -91,6 +91,7 @@ impl<E: Engine> Core<E> {
     fn other(&mut self, frame: &[u8], headers: &Headers) {
         if neighbours::concerns(frame, headers) {
             self.group.tell(frame);
+            neighbours::defend(self.mac, &self.addresses, frame, headers, &mut self.out);
         }
         if matches!(headers.l4, L4::Icmp | L4::Icmpv6) {
             self.noticed(frame, headers);
@@ -109,10 +110,7 @@ impl<E: Engine> Core<E> {
     }
 
     pub(crate) fn is_ours(&self, address: IpAddr) -> bool {
-        match address {
-            IpAddr::V4(address) => self.ipv4 == Some(address),
-            IpAddr::V6(address) => self.ipv6 == Some(address),
-        }
+        self.addresses.kind(address).is_some()
     }
 
     /// A datagram; false when the program does not take it.
@@ -134,12 +132,12 @@ impl<E: Engine> Core<E> {
     /// A segment of TCP.
     fn segment(&mut self, frame: &[u8], headers: &Headers) {
         let Some((from, to)) = ends(frame, headers) else { return };
-        if !self.is_ours(to.ip()) {
+        let Some(kind) = self.addresses.kind(to.ip()) else {
             self.counters.foreign += 1;
             return;
-        }
+        };
         let flags = frame.get(headers.l4_at + 13).copied().unwrap_or_default() & (FIN | SYN | RST | ACK);
-        let tuple = Tuple::new(from.ip(), from.port(), to.port());
+        let tuple = Tuple::new(kind, to.port(), from);
         let segment = Segment { frame, headers, from, to, tuple };
         if let Some(conn) = self.connections.find(&tuple) {
             match self.reopened(conn, &segment, flags) {

@@ -7,6 +7,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`options`] | addresses and limits |
+//! | `local` | the host's addresses, and which one a packet is sent from |
 //! | `attach` | opens one stack, or one per core on the queues of one attachment |
 //! | `attachment` | what these share, and how they go on when the NIC ends and another one comes |
 //! | `stack` | polling: frames in, timers, frames out |
@@ -68,6 +69,7 @@ mod error;
 mod icmp;
 mod input;
 pub mod kept;
+mod local;
 mod neighbours;
 pub mod options;
 mod paths;

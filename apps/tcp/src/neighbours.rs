@@ -14,6 +14,7 @@ use ccnic_frame::headers::ARP;
 use ccnic_frame::{Headers, L4, Meta, checksum};
 
 use crate::engine::{Micros, Output};
+use crate::local::Addresses;
 
 const BROADCAST: [u8; 6] = [0xff; 6];
 /// Between two questions for the same address.
@@ -22,6 +23,10 @@ const AGAIN: Micros = 100_000;
 const LIFETIME: Micros = 60_000_000;
 /// Types of ICMPv6 messages of neighbour discovery: router and neighbour solicitations and advertisements, redirects.
 const DISCOVERY: std::ops::RangeInclusive<u8> = 133..=137;
+/// Those of neighbours alone.
+const SOLICITATION: u8 = 135;
+const ADVERTISEMENT: u8 = 136;
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// Addresses that are remembered.
 const MOST: usize = 4096;
 /// Frames that wait for another stack.
@@ -74,14 +79,22 @@ impl Neighbours {
     /// Learns from a frame of ARP or neighbour discovery, if the address was asked for.
     pub(crate) fn learn(&mut self, now: Micros, frame: &[u8], headers: &Headers) {
         let Some(mac) = frame.get(6..12).and_then(|mac| mac.first_chunk::<6>()) else { return };
-        let sender = if headers.ether_type == ARP {
-            frame.get(28..32).and_then(|b| b.first_chunk::<4>()).map(|b| IpAddr::from(*b))
-        } else {
-            crate::udp::addresses(frame, headers).map(|(from, _)| from)
-        };
-        if let Some(known) = sender.and_then(|sender| self.known.get_mut(&sender)) {
+        if let Some(known) = about(frame, headers).and_then(|address| self.known.get_mut(&address)) {
             (known.mac, known.learnt) = (Some(*mac), now);
         }
+    }
+}
+
+/// The address of the host that has sent a frame of ARP or neighbour discovery. An advertisement is about its target, and may come from
+/// another address of the same host, such as its link-local one (RFC 4861 section 7.2.4). What a router has passed on counts for nothing
+/// (section 7.1).
+fn about(frame: &[u8], headers: &Headers) -> Option<IpAddr> {
+    let sixteen = |at: usize| frame.get(at..)?.first_chunk::<16>().map(|b| IpAddr::from(*b));
+    match (headers.ether_type, frame.get(headers.l4_at)) {
+        (ARP, _) => frame.get(28..)?.first_chunk::<4>().map(|b| IpAddr::from(*b)),
+        _ if frame.get(headers.l3_at + 7) != Some(&255) => None,
+        (_, Some(&ADVERTISEMENT)) => sixteen(headers.l4_at + 8),
+        _ => sixteen(headers.l3_at + 8),
     }
 }
 
@@ -114,9 +127,34 @@ fn ask_neighbour(mac: [u8; 6], from: Ipv6Addr, of: Ipv6Addr, out: &mut impl Outp
         &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 32, 58, 255], // 32 bytes of ICMPv6, which no router has passed on
         &from.octets(),
         &group.octets(),
-        &[135, 0, 0, 0, 0, 0, 0, 0], // a neighbour solicitation
+        &[SOLICITATION, 0, 0, 0, 0, 0, 0, 0],
         &of.octets(),
         &[&[1, 1][..], &mac].concat(), // our own address
+    ];
+    send(&parts, out);
+}
+
+/// Tells a host that probes one of our addresses, before it takes it, that it has an owner (RFC 4862 section 5.4.3). It has none itself, so
+/// all nodes are told; the engine drops what comes from no address.
+pub(crate) fn defend(mac: [u8; 6], ours: &Addresses, frame: &[u8], headers: &Headers, out: &mut impl Output) {
+    let probes = headers.l4 == L4::Icmpv6
+        && frame.get(headers.l4_at) == Some(&SOLICITATION)
+        && frame.get(headers.l3_at + 7) == Some(&255) // no router has passed it on
+        && crate::udp::addresses(frame, headers).is_some_and(|(from, _)| from.is_unspecified());
+    let target = frame.get(headers.l4_at + 8..headers.l4_end).and_then(|rest| rest.first_chunk::<16>());
+    let Some(target) = target.filter(|target| probes && ours.contain(IpAddr::from(**target))) else { return };
+    if checksum::verify_l4(frame, headers, []) != Ok(true) {
+        return;
+    }
+    let parts: [&[u8]; 8] = [
+        &[0x33, 0x33, 0, 0, 0, 1],
+        &mac,
+        &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 32, 58, 255],
+        target,
+        &ALL_NODES.octets(),
+        &[ADVERTISEMENT, 0, 0, 0, 0x20, 0, 0, 0], // which overrides what is known
+        target,
+        &[&[2, 1][..], &mac].concat(),
     ];
     send(&parts, out);
 }

@@ -1,6 +1,6 @@
 //! Addresses and limits of a stack.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use ccnic_client::{Config, FlowRule, Pages};
 
 use crate::clock::Clock;
 use crate::error::Error;
+use crate::local::{is_link_local, link_local};
 use crate::udp::ETHERNET;
 
 /// An address of this host and the length of its network's prefix: `10.9.0.2/24`.
@@ -71,7 +72,8 @@ impl FromStr for Network {
 ///
 /// let mut options = Options::new("10.9.0.2/24".parse()?);
 /// options.ipv6 = Some("fd09::2/64".parse()?);
-/// options.gateway = Some("10.9.0.1".parse()?);
+/// options.gateway4 = Some("10.9.0.1".parse()?);
+/// options.gateway6 = Some("fe80::1".parse()?);
 /// options.receive_buffer = 256 << 10;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -83,10 +85,12 @@ pub struct Options {
     pub mac: Option<[u8; 6]>,
     /// The IPv4 address.
     pub ipv4: Option<Network>,
-    /// The IPv6 address.
+    /// The IPv6 address. A host that has one has a [link-local](Options::link_local) one, too.
     pub ipv6: Option<Network>,
-    /// Where packets for other networks go: an IPv4 or an IPv6 address.
-    pub gateway: Option<IpAddr>,
+    /// Where IPv4 packets for other networks go: a router in the network of `ipv4`.
+    pub gateway4: Option<Ipv4Addr>,
+    /// Where IPv6 packets for other networks go: a router in the network of `ipv6`, or at a link-local address.
+    pub gateway6: Option<Ipv6Addr>,
     /// Bytes of the largest IP packet, from 1280 to 9586 (a packet of the region less the Ethernet header).
     pub mtu: usize,
     /// Bytes that a connection keeps for the program to read, which is the window that its peer gets: 4 KiB to 1 GiB.
@@ -130,7 +134,8 @@ impl Options {
             mac: None,
             ipv4,
             ipv6,
-            gateway: None,
+            gateway4: None,
+            gateway6: None,
             mtu: 1500,
             receive_buffer: 64 << 10,
             send_buffer: 64 << 10,
@@ -149,7 +154,64 @@ impl Options {
         }
     }
 
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    /// Sets the gateways as a command line has them, in any order: at most one of each version of IP.
+    ///
+    /// ```
+    /// use ccnic_tcp::Options;
+    ///
+    /// let mut options = Options::new("10.9.0.2/24".parse()?);
+    /// options.set_gateways(["fe80::1".parse()?, "10.9.0.1".parse()?])?;
+    /// assert_eq!(options.gateway4, Some("10.9.0.1".parse()?));
+    /// assert_eq!(options.gateway6, Some("fe80::1".parse()?));
+    /// assert!(options.set_gateways(["10.9.0.1".parse()?, "10.9.0.3".parse()?]).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::TwoGateways`]. Whether they can be reached is seen when the stack is opened.
+    pub fn set_gateways(&mut self, gateways: impl IntoIterator<Item = IpAddr>) -> Result<(), Error> {
+        (self.gateway4, self.gateway6) = (None, None);
+        for gateway in gateways {
+            let before = match gateway {
+                IpAddr::V4(address) => self.gateway4.replace(address).map(IpAddr::V4),
+                IpAddr::V6(address) => self.gateway6.replace(address).map(IpAddr::V6),
+            };
+            if let Some(first) = before {
+                return Err(Error::TwoGateways { first, second: gateway });
+            }
+        }
+        Ok(())
+    }
+
+    /// The link-local address of a host with these options and this Ethernet address: `ipv6` where that is one (of fe80::/64), else fe80:: with the
+    /// Ethernet address as modified EUI-64 (RFC 4291 appendix A). `None` for a host without IPv6.
+    ///
+    /// Others on the link see the Ethernet address anyway, and nobody else sees this one, so there is nothing to hide by an opaque identifier
+    /// (RFC 7217), which a host would have to keep in order to have the same address once more.
+    ///
+    /// ```
+    /// use ccnic_tcp::Options;
+    ///
+    /// let mut options = Options::new("fd09::2/64".parse()?);
+    /// assert_eq!(options.link_local([2, 0, 0, 0, 0, 7]), Some("fe80::ff:fe00:7".parse()?));
+    /// options.ipv6 = None;
+    /// assert_eq!(options.link_local([2, 0, 0, 0, 0, 7]), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn link_local(&self, mac: [u8; 6]) -> Option<Ipv6Addr> {
+        let address = self.ipv6_address()?;
+        Some(if is_link_local(address) { address } else { link_local(mac) })
+    }
+
+    pub(crate) fn ipv6_address(&self) -> Option<Ipv6Addr> {
+        match self.ipv6?.address {
+            IpAddr::V6(address) => Some(address),
+            IpAddr::V4(_) => None,
+        }
+    }
+
+    /// Whether the options make sense for a host with this Ethernet address.
+    pub(crate) fn check(&self, mac: [u8; 6]) -> Result<(), Error> {
         let range = |field, value, least, most| {
             if (least..=most).contains(&value) {
                 Ok(())
@@ -162,13 +224,67 @@ impl Options {
         range("send_buffer", self.send_buffer, 4 << 10, 1 << 30)?;
         range("connections", self.connections, 1, 1 << 24)?;
         range("time_wait", self.time_wait, 1, 1 << 24)?;
-        range("kept", self.kept, 0, 1 << 30)
+        range("kept", self.kept, 0, 1 << 30)?;
+        for (field, network, version) in [("ipv4", self.ipv4, 4), ("ipv6", self.ipv6, 6)] {
+            if let Some(Network { address, .. }) = network
+                && address.is_ipv4() != (version == 4)
+            {
+                return Err(Error::Version { field, address, version });
+            }
+        }
+        if let Some(gateway) = self.gateway4 {
+            self.check_gateway("gateway4", gateway.into(), ("ipv4", self.ipv4), mac)?;
+        }
+        if let Some(gateway) = self.gateway6 {
+            self.check_gateway("gateway6", gateway.into(), ("ipv6", self.ipv6), mac)?;
+        }
+        Ok(())
     }
 
-    /// The neighbour to which packets for `to` go.
+    fn check_gateway(
+        &self,
+        field: &'static str,
+        gateway: IpAddr,
+        (own, network): (&'static str, Option<Network>),
+        mac: [u8; 6],
+    ) -> Result<(), Error> {
+        let refuse = |why: String| Err(Error::Gateway { field, gateway, why });
+        let of_the_link = |address| matches!(address, IpAddr::V6(address) if is_link_local(address));
+        let Some(network) = network else {
+            return refuse(format!("and there is no {own} address; set {own}, or leave {field} out"));
+        };
+        let Network { address, prefix } = network;
+        if gateway.is_unspecified() || gateway.is_multicast() || gateway.is_loopback() {
+            return refuse("which is not the address of a router; choose one, or leave it out".to_owned());
+        }
+        if gateway == address || Some(gateway) == self.link_local(mac).map(IpAddr::V6) {
+            return refuse("which is the host's own address; choose that of a router".to_owned());
+        }
+        if of_the_link(address) {
+            return refuse(format!(
+                "but routers pass on nothing from {address}, which is link-local; set {own} to another address, or leave {field} out"
+            ));
+        }
+        if !network.contains(gateway) && !of_the_link(gateway) {
+            let or = if gateway.is_ipv6() { ", or its link-local address" } else { "" };
+            return refuse(format!(
+                "which is not in the network {address}/{prefix}; choose the router's address there{or}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The neighbour to which packets for `to` go. The link-local network is that of all hosts with IPv6; nothing else of fe80::/10 goes to a
+    /// gateway, which would not pass it on (RFC 4291 section 2.5.6).
     pub(crate) fn next_hop(&self, to: IpAddr) -> Option<IpAddr> {
         let near = [self.ipv4, self.ipv6].into_iter().flatten().any(|network| network.contains(to));
-        if near { Some(to) } else { self.gateway.filter(|gateway| gateway.is_ipv4() == to.is_ipv4()) }
+        match to {
+            _ if near => Some(to),
+            IpAddr::V4(_) => self.gateway4.map(IpAddr::V4),
+            IpAddr::V6(address) if is_link_local(address) => self.ipv6.map(|_| to),
+            IpAddr::V6(address) if address.is_unicast_link_local() => None,
+            IpAddr::V6(_) => self.gateway6.map(IpAddr::V6),
+        }
     }
 }
 
@@ -176,6 +292,8 @@ impl Options {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
     use super::*;
+
+    const MAC: [u8; 6] = [2, 9, 9, 9, 9, 9];
 
     #[test]
     fn networks_contain_their_addresses() {
@@ -198,10 +316,104 @@ mod tests {
         let far = "10.8.0.1".parse().unwrap();
         assert_eq!(options.next_hop(far), None);
         let gateway: IpAddr = "10.9.0.1".parse().unwrap();
-        options.gateway = Some(gateway);
+        options.set_gateways([gateway]).unwrap();
         assert_eq!((options.next_hop(far), options.next_hop(gateway)), (Some(gateway), Some(gateway)));
         assert_eq!(options.next_hop("fd00::1".parse().unwrap()), None);
         options.mtu = 100;
-        assert_eq!(options.check().unwrap_err().to_string(), "mtu is 100; choose 1280 to 9586");
+        assert_eq!(options.check(MAC).unwrap_err().to_string(), "mtu is 100; choose 1280 to 9586");
+    }
+
+    #[test]
+    fn each_version_of_ip_has_its_gateway() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let mut options = Options::new("10.9.0.2/24".parse().unwrap());
+        assert_eq!(options.next_hop(ip("fe80::1")), None, "without IPv6 there is no such network");
+        options.ipv6 = Some("fd09::2/64".parse().unwrap());
+        options.set_gateways([ip("fe80::1"), ip("10.9.0.1")]).unwrap();
+        options.check(MAC).unwrap();
+        for (to, hop) in [
+            ("10.9.0.7", Some("10.9.0.7")),
+            ("10.8.0.7", Some("10.9.0.1")),
+            ("fd09::7", Some("fd09::7")),
+            ("2001:db8::7", Some("fe80::1")),
+            ("fe80::7", Some("fe80::7")),
+            ("fe80:0:0:1::7", None),
+            ("febf::7", None),
+        ] {
+            assert_eq!(options.next_hop(ip(to)), hop.map(ip), "to {to}");
+        }
+        options.set_gateways([]).unwrap();
+        assert_eq!([options.next_hop(ip("10.8.0.7")), options.next_hop(ip("2001:db8::7"))], [None; 2]);
+    }
+
+    /// Each error names what is wrong and what to do.
+    #[test]
+    fn gateways_that_cannot_be_reached_are_refused() {
+        let refusal = |networks: [Option<&str>; 2], gateways: &[&str]| {
+            let [ipv4, ipv6] = networks.map(|text| text.map(|text| text.parse::<Network>().unwrap()));
+            let mut options = Options::new(ipv4.or(ipv6).unwrap());
+            (options.ipv4, options.ipv6) = (ipv4, ipv6);
+            let gateways = gateways.iter().map(|text| text.parse().unwrap());
+            options.set_gateways(gateways).and_then(|()| options.check(MAC)).map_err(|e| e.to_string()).err()
+        };
+        let (v4, v6) = ([Some("10.9.0.2/24"), None], [None, Some("fd09::2/64")]);
+        let both = [v4[0], v6[1]];
+        assert_eq!(refusal(both, &["10.9.0.1", "fd09::1"]), None);
+        assert_eq!(refusal(v6, &["fe80::1"]), None);
+        for (networks, gateways, says) in [
+            (
+                both,
+                &["10.8.0.1"][..],
+                "gateway4 is 10.8.0.1, which is not in the network 10.9.0.2/24; choose the router's address there",
+            ),
+            (
+                both,
+                &["fd08::1"],
+                "gateway6 is fd08::1, which is not in the network fd09::2/64; choose the router's address there, or its link-local address",
+            ),
+            (both, &["fe80:0:0:1::1"], "gateway6 is fe80:0:0:1::1, which is not in"),
+            (
+                v6,
+                &["10.9.0.1"],
+                "gateway4 is 10.9.0.1, and there is no ipv4 address; set ipv4, or leave gateway4 out",
+            ),
+            (
+                v4,
+                &["fe80::1"],
+                "gateway6 is fe80::1, and there is no ipv6 address; set ipv6, or leave gateway6 out",
+            ),
+            (both, &["10.9.0.1", "fd09::1", "10.9.0.1"], "10.9.0.1 and 10.9.0.1 are gateways"),
+            (
+                both,
+                &["fd09::1", "fe80::1"],
+                "fd09::1 and fe80::1 are gateways of the same version of IP; leave one of them out",
+            ),
+            (
+                both,
+                &["10.9.0.2"],
+                "gateway4 is 10.9.0.2, which is the host's own address; choose that of a router",
+            ),
+            (v6, &["fd09::2"], "gateway6 is fd09::2, which is the host's own"),
+            (v6, &["fe80::9:9ff:fe09:909"], "gateway6 is fe80::9:9ff:fe09:909, which is the host's own"),
+            (v6, &["ff02::2"], "gateway6 is ff02::2, which is not the address of a router"),
+            (v4, &["0.0.0.0"], "gateway4 is 0.0.0.0, which is not the address of a router"),
+            (
+                [None, Some("fe80::2/64")],
+                &["fe80::1"],
+                "gateway6 is fe80::1, but routers pass on nothing from fe80::2",
+            ),
+            (
+                [None, Some("10.9.0.2/24")],
+                &[],
+                "ipv6 is 10.9.0.2, which is no IPv6 address; choose one, or leave it out",
+            ),
+            ([Some("fd09::2/64"), None], &[], "ipv4 is fd09::2, which is no IPv4 address"),
+        ] {
+            let refusal = refusal(networks, gateways);
+            assert!(
+                refusal.as_ref().is_some_and(|text| text.starts_with(says)),
+                "{refusal:?} instead of {says}"
+            );
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! Numbers that nobody else can compute: initial sequence numbers, SYN cookies, ports of connections to others.
 //!
 //! All are a keyed hash (SipHash-2-4) of the ends of the connection, whose key is drawn anew for each stack. A host has one address of each
-//! kind, so the remote address says the local one.
+//! kind, so the kind says the local one.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use siphasher::sip::SipHasher24;
 
@@ -45,11 +45,11 @@ impl Secret {
     }
 
     fn hash(&self, purpose: Purpose, tuple: &Tuple, more: [u32; 2]) -> u64 {
-        let mut bytes = [0; 32];
-        bytes[..20].copy_from_slice(&tuple.bytes());
-        bytes[20..24].copy_from_slice(&more[0].to_le_bytes());
-        bytes[24..28].copy_from_slice(&more[1].to_le_bytes());
-        bytes[28] = purpose as u8;
+        let mut bytes = [0; 33];
+        bytes[..24].copy_from_slice(&tuple.bytes());
+        bytes[24..28].copy_from_slice(&more[0].to_le_bytes());
+        bytes[28..32].copy_from_slice(&more[1].to_le_bytes());
+        bytes[32] = purpose as u8;
         SipHasher24::new_with_keys(self.0[0], self.0[1]).hash(&bytes)
     }
 
@@ -90,13 +90,14 @@ impl Secret {
     }
 
     /// The first port to try for a connection to `remote` (RFC 6056 section 3.3.3): another one for each of them.
-    pub(crate) fn port(&self, remote: SocketAddr) -> u64 {
-        self.hash(Purpose::Port, &Tuple::new(remote.ip(), remote.port(), 0), [0; 2])
+    pub(crate) fn port(&self, local: IpAddr, remote: SocketAddr) -> u64 {
+        self.hash(Purpose::Port, &Tuple::between(SocketAddr::new(local, 0), remote), [0; 2])
     }
 
     /// Steps by which the counter of ports goes on after so many steps: 1 to 8 (RFC 6056 section 3.3.5).
     pub(crate) fn step(&self, counter: u64) -> u64 {
-        let nobody = Tuple::new(std::net::Ipv6Addr::UNSPECIFIED.into(), 0, 0);
+        let nobody = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
+        let nobody = Tuple::between(nobody, nobody);
         1 + self.hash(Purpose::Step, &nobody, [counter as u32, (counter >> 32) as u32]) % 8
     }
 }
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     fn tuple(port: u16) -> Tuple {
-        Tuple::new("10.9.0.77".parse().unwrap(), port, 7)
+        Tuple::between("10.9.0.1:7".parse().unwrap(), SocketAddr::new("10.9.0.77".parse().unwrap(), port))
     }
 
     /// RFC 6528 section 3: between the same ends the numbers follow a clock of 4 us.

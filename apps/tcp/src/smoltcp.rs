@@ -17,6 +17,7 @@ use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr, IpEndpoint, TcpSeqNumber};
 
 use crate::engine::{Answered, Engine, Host, Micros, NEVER, Next, Output, Phase};
+use crate::local::Addresses;
 use crate::options::Options;
 use crate::paths::LIFETIME;
 use crate::udp::ETHERNET;
@@ -247,15 +248,14 @@ fn interface(host: &Host, capabilities: &DeviceCapabilities, now: Micros) -> Int
     config.random_seed = host.seed;
     let mut interface = Interface::new(config, &mut wire, instant(now));
     interface.update_ip_addrs(|list| {
-        for network in [host.options.ipv4, host.options.ipv6].into_iter().flatten() {
-            let _ = list.push(IpCidr::new(network.address.into(), network.prefix)); // it has room for two
+        for network in Addresses::new(&host.options, host.mac).networks(&host.options) {
+            let _ = list.push(IpCidr::new(network.address.into(), network.prefix)); // it has room for three
         }
     });
-    let _ = match host.options.gateway {
-        Some(IpAddr::V4(gateway)) => interface.routes_mut().add_default_ipv4_route(gateway),
-        Some(IpAddr::V6(gateway)) => interface.routes_mut().add_default_ipv6_route(gateway),
-        None => Ok(None),
-    };
+    let Options { gateway4, gateway6, .. } = host.options;
+    let routes = interface.routes_mut(); // it has room for two
+    let _ = gateway4.map(|gateway| routes.add_default_ipv4_route(gateway));
+    let _ = gateway6.map(|gateway| routes.add_default_ipv6_route(gateway));
     interface
 }
 
@@ -292,11 +292,18 @@ impl Engine for Smoltcp {
         tcp
     }
 
-    fn connecting(&mut self, remote: SocketAddr, port: u16, isn: u32, used: Option<Tcp>) -> io::Result<Tcp> {
+    fn connecting(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        isn: u32,
+        used: Option<Tcp>,
+    ) -> io::Result<Tcp> {
         let mut tcp = self.closed(used);
         tcp.socket_mut().set_next_isn(Some(number(isn)));
         let context = self.interface.context();
-        match tcp.set.get_mut::<Socket<'_>>(tcp.handle).connect(context, IpEndpoint::from(remote), port) {
+        let (local, remote) = (IpEndpoint::from(local), IpEndpoint::from(remote));
+        match tcp.set.get_mut::<Socket<'_>>(tcp.handle).connect(context, remote, local) {
             Ok(()) => Ok(tcp),
             Err(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
         }

@@ -76,7 +76,7 @@ impl Ports {
         taken: impl Fn(u16) -> bool,
     ) -> Option<u16> {
         let all = u64::from(LAST - FIRST) + 1;
-        let begin = (secret.port(remote) % all + self.counter) % all;
+        let begin = (secret.port(local, remote) % all + self.counter) % all;
         let port = |passed: u64| FIRST + ((begin + passed) % all) as u16;
         let free = |port| !taken(port) && self.comes_here(remote, SocketAddr::new(local, port));
         let passed = (0..all).find(|passed| free(port(*passed)))?;
@@ -227,7 +227,7 @@ impl<E: Engine> Stack<E> {
         None
     }
 
-    /// Opens a connection. It is established when [`Event::Ready`] says that it is writable, and has failed when that says that it is closed.
+    /// Opens a connection. A stack has one link, so the scope id of a link-local address says nothing, and is ignored. It is established when [`Event::Ready`] says that it is writable, and has failed when that says that it is closed.
     ///
     /// ```no_run
     /// use ccnic_tcp::{Event, Options, Stack};
@@ -269,14 +269,15 @@ impl<E: Engine> Stack<E> {
             return Err(Error::TooMany { most });
         }
         let no_route = || Error::NoRoute { address: remote };
-        let local = if to.is_ipv4() { core.ipv4.map(IpAddr::V4) } else { core.ipv6.map(IpAddr::V6) };
-        let local = local.filter(|_| core.options.next_hop(remote).is_some()).ok_or_else(no_route)?;
+        let local = core.addresses.source(remote).filter(|_| core.options.next_hop(remote).is_some());
+        let local = local.ok_or_else(no_route)?;
         let table = &core.connections;
-        let taken = |port| table.has(&Tuple::new(remote, to.port(), port));
+        let taken = |port| table.has(&Tuple::between(SocketAddr::new(local, port), to));
         let port = core.ports.choose(&core.secret, local, to, taken).ok_or(Error::NoPort)?;
-        let tuple = Tuple::new(remote, to.port(), port);
+        let from = SocketAddr::new(local, port);
+        let tuple = Tuple::between(from, to);
         let isn = core.secret.isn(core.now, &tuple, None);
-        let mut tcp = core.engine.connecting(to, port, isn, core.used.pop()).map_err(|_| no_route())?;
+        let mut tcp = core.engine.connecting(from, to, isn, core.used.pop()).map_err(|_| no_route())?;
         core.limit(&mut tcp, remote);
         let expires = core.now.saturating_add(core.options.handshake.as_micros() as u64);
         let conn = core.connections.add(Entry::new(tcp, tuple, Holder::Program, expires));

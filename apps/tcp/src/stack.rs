@@ -1,5 +1,6 @@
 //! A host on one queue pair: what happens when it is polled.
 
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use ccnic_client::{Nic, QueuePair};
@@ -251,6 +252,12 @@ impl<E: Engine> Stack<E> {
     /// spend, and would read it once more.
     pub fn polled_at(&self) -> u64 {
         self.core.time.ticks()
+    }
+
+    /// The link-local IPv6 address, which answers and listens as the other one does. Example:
+    /// [`Options::link_local`](crate::Options::link_local).
+    pub fn link_local(&self) -> Option<Ipv6Addr> {
+        self.core.addresses.link_local
     }
 
     /// The Ethernet address. Example: [`with_nic`](Stack::with_nic).

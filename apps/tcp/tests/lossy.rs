@@ -101,8 +101,9 @@ impl World {
             End { engine, tcp: None, written: 0, read: 0, shut: false, ended: false }
         };
         let mut ends = [end(CLIENT), end(2)];
-        let to = format!("10.9.0.2:{PORT}").parse().unwrap();
-        ends[0].tcp = Some(ends[0].engine.connecting(to, FROM, 1000, None).unwrap());
+        let [from, to] =
+            [format!("10.9.0.1:{FROM}"), format!("10.9.0.2:{PORT}")].map(|end| end.parse().unwrap());
+        ends[0].tcp = Some(ends[0].engine.connecting(from, to, 1000, None).unwrap());
         ends[1].tcp = Some(ends[1].engine.listening(PORT, 0xffff_f000, None));
         let mut world = World {
             ends,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use ccnic_client::{Design, FlowMatch, FlowRule, FlowTarget};
 use ccnic_tcp::{Conn, Event, Listener, Network, Stack};
 
@@ -65,11 +65,18 @@ fn stack_options(options: &Options) -> anyhow::Result<ccnic_tcp::Options> {
     }
     let first = networks.first().context("--ccnic needs --address, for example 10.9.0.2/24")?;
     let mut all = ccnic_tcp::Options::new(*first);
-    for network in &networks {
-        *if network.address.is_ipv4() { &mut all.ipv4 } else { &mut all.ipv6 } = Some(*network);
+    for network in networks.iter().skip(1) {
+        let place = if network.address.is_ipv4() { &mut all.ipv4 } else { &mut all.ipv6 };
+        if let Some(before) = place.replace(*network) {
+            bail!(
+                "--address: {} and {} are of the same version of IP; leave one of them out",
+                before.address,
+                network.address
+            );
+        }
     }
     all.name = Some("ccnic-kv".to_owned());
-    all.gateway = options.gateway;
+    all.set_gateways(options.gateway.iter().copied()).context("--gateway")?;
     all.mtu = options.mtu;
     all.config.design = options.design;
     // The E810 design has no shared pool.
@@ -293,6 +300,35 @@ impl Drop for NicWorker {
     fn drop(&mut self) {
         if self.number < self.store.shards() {
             self.store.session(unix_time()).bring_back(self.number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[test]
+    fn each_version_of_ip_has_one_address_and_one_gateway() {
+        let options = |words: &[&str]| {
+            stack_options(&Options::parse_from([&["ccnic-kv", "--ccnic", "nic.sock"], words].concat()))
+        };
+        let both = ["--address", "10.9.0.2/24,fd09::2/64", "--gateway", "fe80::1", "--gateway", "10.9.0.1"];
+        let both = options(&both).unwrap();
+        assert_eq!(both.gateway4.map(|gateway| gateway.to_string()).as_deref(), Some("10.9.0.1"));
+        assert_eq!(both.gateway6.map(|gateway| gateway.to_string()).as_deref(), Some("fe80::1"));
+        assert!(both.ipv4.is_some() && both.ipv6.is_some());
+        for words in [
+            &["--address", "10.9.0.2/24", "--gateway", "10.9.0.1,10.9.0.3"][..],
+            &["--address", "10.9.0.2/24,10.9.0.3/24"],
+        ] {
+            let refused = format!("{:#}", options(words).unwrap_err());
+            assert!(
+                refused.starts_with("--")
+                    && refused.ends_with("the same version of IP; leave one of them out")
+            );
         }
     }
 }

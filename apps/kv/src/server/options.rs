@@ -101,9 +101,9 @@ pub struct Options {
     /// Address and prefix of the server on that NIC, for example 10.9.0.2/24; a second one may be of the other version of IP
     #[arg(long, value_name = "ADDR/BITS", value_delimiter = ',', requires = "ccnic")]
     pub address: Vec<String>,
-    /// Where packets for other networks go
-    #[arg(long, value_name = "ADDR", requires = "ccnic")]
-    pub gateway: Option<IpAddr>,
+    /// Where packets for other networks go; a second one may be of the other version of IP
+    #[arg(long, value_name = "ADDR", value_delimiter = ',', requires = "ccnic")]
+    pub gateway: Vec<IpAddr>,
     /// The largest IP packet on that NIC, so the largest datagram of --rpc-port
     #[arg(long, value_name = "BYTES", default_value_t = 9586, requires = "ccnic")]
     pub mtu: usize,

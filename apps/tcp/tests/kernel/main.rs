@@ -9,6 +9,7 @@
 mod common;
 mod host;
 mod iperf;
+mod ipv6;
 mod relay;
 
 use std::io::{ErrorKind, Read, Write};
@@ -328,7 +329,7 @@ fn a_path_with_a_smaller_mtu_inside() {
     }
     for (host, gateway) in [("10.9.0.1", "10.9.0.9"), ("fd09::1", "fd09::9")] {
         let mut options = common::options("10.9.0.1/24", "fd09::1/64");
-        options.gateway = Some(gateway.parse().unwrap());
+        options.set_gateways([gateway.parse().unwrap()]).unwrap();
         let server = Server::start(ccnic_tcp::Stack::open(&nic.socket, &options).unwrap(), Manner::Echo);
         let client = format!(
             "exec 3<>/dev/tcp/{host}/7; head --bytes 300000 /dev/zero >&3 & head --bytes 300000 <&3 | wc --bytes"

@@ -101,9 +101,12 @@ struct Way {
     /// This host's address and the bits of its network's prefix
     #[arg(long, default_value = "10.9.0.2/24")]
     address: Network,
-    /// The gateway to other networks
+    /// An IPv6 address, too
     #[arg(long)]
-    gateway: Option<IpAddr>,
+    ipv6: Option<Network>,
+    /// The gateway to other networks; once for each version of IP
+    #[arg(long, value_name = "ADDR")]
+    gateway: Vec<IpAddr>,
 }
 
 impl Way {
@@ -112,16 +115,17 @@ impl Way {
     }
 
     /// Options for so many connections.
-    fn options(&self, flows: usize) -> Options {
+    fn options(&self, flows: usize) -> Result<Options, ccnic_tcp::Error> {
         let mut options = Options::new(self.address);
-        options.gateway = self.gateway;
+        options.ipv6 = self.ipv6.or(options.ipv6);
+        options.set_gateways(self.gateway.iter().copied())?;
         options.connections = options.connections.max(flows);
         // Each may have a segment and an acknowledgement under way: what finds the ring full is lost, and sent again after a second.
         let config = &mut options.config;
         config.ring =
             config.ring.max(u32::try_from(2 * flows).unwrap_or(u32::MAX)).min(RING).next_power_of_two();
         config.buffers = config.buffers.max(2 * config.ring);
-        options
+        Ok(options)
     }
 
     fn listen(&self, options: &Options, port: u16) -> anyhow::Result<Box<dyn Net>> {
@@ -153,14 +157,14 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Server { way, port, flows, idle } => {
-            let mut net = way.listen(&idle.set(way.options(flows)), port)?;
+            let mut net = way.listen(&idle.set(way.options(flows)?), port)?;
             let mut server = Server::default();
             loop {
                 server.step(net.as_mut(), idle.limit())?;
             }
         }
         Command::Client { way, to, load, idle } => {
-            let mut net = way.connect(&idle.set(way.options(load.flows)), to, &load)?;
+            let mut net = way.connect(&idle.set(way.options(load.flows)?), to, &load)?;
             let mut client = Client::new(&load);
             client.run(net.as_mut(), &load, idle.limit(), || Ok(()))?;
             client.report(&load);
@@ -173,14 +177,13 @@ fn run(command: Command) -> anyhow::Result<()> {
 /// Both ends in this thread.
 fn both(way: &Way, load: &Load) -> anyhow::Result<()> {
     const PORT: u16 = 7007;
-    let mut listening = way.listen(&way.options(load.flows), PORT)?;
+    let mut listening = way.listen(&way.options(load.flows)?, PORT)?;
     let (to, options) = if way.kernel {
-        (SocketAddr::from(([127, 0, 0, 1], PORT)), way.options(load.flows))
+        (SocketAddr::from(([127, 0, 0, 1], PORT)), way.options(load.flows)?)
     } else {
-        let mut options = way.options(load.flows);
-        let next = next_address(way.address.address);
-        options.ipv4 = options.ipv4.map(|ours| Network { address: next, ..ours });
-        options.ipv6 = options.ipv6.map(|ours| Network { address: next, ..ours });
+        let mut options = way.options(load.flows)?;
+        let next = |ours: Network| Network { address: next_address(ours.address), ..ours };
+        (options.ipv4, options.ipv6) = (options.ipv4.map(next), options.ipv6.map(next));
         (SocketAddr::new(way.address.address, PORT), options)
     };
     let mut net = way.connect(&options, to, load)?;

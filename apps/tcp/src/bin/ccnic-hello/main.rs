@@ -31,9 +31,9 @@ struct Cli {
     /// An IPv6 address, too
     #[arg(long)]
     ipv6: Option<Network>,
-    /// The gateway to other networks
-    #[arg(long)]
-    gateway: Option<IpAddr>,
+    /// The gateway to other networks; once for each version of IP
+    #[arg(long, value_name = "ADDR")]
+    gateway: Vec<IpAddr>,
     /// The TCP port
     #[arg(long, default_value_t = 80)]
     port: u16,
@@ -62,8 +62,8 @@ fn main() -> ExitCode {
 /// Serves until something goes wrong.
 fn run(cli: Cli) -> anyhow::Result<Infallible> {
     let mut options = Options::new(cli.address);
-    (options.ipv6, options.gateway, options.connections) =
-        (cli.ipv6.or(options.ipv6), cli.gateway, cli.connections);
+    (options.ipv6, options.connections) = (cli.ipv6.or(options.ipv6), cli.connections);
+    options.set_gateways(cli.gateway)?;
     options.sleep_after = Duration::from_micros(cli.sleep_after);
     let mut stack = Stack::open(cli.socket.unwrap_or_else(default_socket), &options)?;
     let listener = stack.listen(cli.port, 4096)?;

@@ -29,6 +29,9 @@ pub struct Args {
     /// With --ccnic and --as-nic: address of this program, and its network's prefix: 10.9.0.2/24
     #[arg(long, value_name = "ADDRESS/PREFIX")]
     address: Option<String>,
+    /// With --ccnic: the largest IP packet that is sent in one piece; longer requests go in fragments
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, requires = "ccnic")]
+    mtu: usize,
     /// What is asked for: Google's ads and geo as in the CC-NIC paper, or YCSB's A, B, C
     #[arg(long, value_enum, default_value_t = Name::Ads)]
     workload: Name,
@@ -225,12 +228,13 @@ impl Args {
                 load,
             );
         };
-        fits(plan, Attached::LARGEST, "a ccnic NIC")?;
         if self.as_nic.is_some() {
+            fits(plan, AsNic::LARGEST, "--as-nic")?;
             eprintln!("ccnic-kv-load: waits for a server at {}", nic.display());
             return self.run(AsNic::listen(nic, own, at, speech)?, plan, load);
         }
-        self.run(Attached::open(nic, own, at, speech, load.patience)?, plan, load)
+        fits(plan, Attached::LARGEST, "a ccnic NIC")?;
+        self.run(Attached::open(nic, own, at, speech, self.mtu, load.patience)?, plan, load)
     }
 
     /// Loads the store of `rpc:` or `udp:` over a transport of the caller's, called `name`, whose datagrams hold values of at most `largest` bytes;

@@ -53,21 +53,22 @@ impl Datagrams for Store {
     }
 }
 
-/// Puts a load on a store.
+/// Puts a load on a store: what fits into a packet of the server's.
 fn measure(store: Store, pace: Pace) -> (Outcome, Store) {
-    let (outcome, store) = try_to_measure(store, &load(pace));
+    let (outcome, store) = measure_up_to(1400, store, &load(pace));
     (outcome.unwrap(), store)
 }
 
-fn try_to_measure(store: Store, load: &Load) -> (anyhow::Result<Outcome>, Store) {
+/// Puts a load with values of up to so many bytes on a store.
+fn measure_up_to(largest: u32, store: Store, load: &Load) -> (anyhow::Result<Outcome>, Store) {
     let nic = Nic::start(&[]);
     let mut server: Stack = nic.host("10.9.0.1/24", "fd09::1/64");
     (0..SHARDS).for_each(|shard| server.bind(PORT + shard).unwrap());
     let at = SocketAddr::from(([10, 9, 0, 1], PORT));
-    // What fits into a packet of the server's.
     let load_it = || {
-        let attached = Attached::open(&nic.socket, "10.9.0.2/24", at, Speech::Rpc { shards: SHARDS }, None)?;
-        run(attached, &Plan::draw(&workload(1400))?, load)
+        let speech = Speech::Rpc { shards: SHARDS };
+        let attached = Attached::open(&nic.socket, "10.9.0.2/24", at, speech, 1500, None)?;
+        run(attached, &Plan::draw(&workload(largest))?, load)
     };
     serve_meanwhile(server, store, load_it)
 }
@@ -168,6 +169,20 @@ fn every_value_comes_back_from_the_thread_that_owns_it() {
     assert!(store.ports.iter().all(|count| *count > 100), "{:?}", store.ports);
 }
 
+/// Requests and answers that are longer than a frame.
+#[test]
+fn long_values_go_in_fragments_both_ways() {
+    let _alone = alone();
+    // Few at a time: a ring has room for all of their fragments.
+    let (outcome, store) = measure_up_to(9500, Store::default(), &Load { inflight: 8, ..load(Pace::Closed) });
+    let outcome = outcome.unwrap();
+    let tally = &outcome.tally;
+    assert!(tally.is_right() && tally.gets > 0 && tally.sets > 0 && tally.hits > 0, "{tally:?}");
+    assert_eq!((tally.refused, outcome.strays), (0, 0));
+    assert!(store.values.values().filter(|value| value.len() > 1500).count() > 50);
+    assert!(store.values.values().any(|value| value.len() > 8192));
+}
+
 #[test]
 fn what_the_store_loses_is_counted() {
     let _alone = alone();
@@ -189,7 +204,7 @@ fn a_store_that_answers_no_request_is_given_up() {
     };
     let silent = || Store { loses: Some(1), ..Store::default() };
     for (outcome, store) in
-        [try_to_measure(silent(), &load), measure_as_nic(Design::GroupedEpoch, silent(), &load)]
+        [measure_up_to(1400, silent(), &load), measure_as_nic(Design::GroupedEpoch, silent(), &load)]
     {
         let error = outcome.unwrap_err().to_string();
         let expected = "the store does not answer to the preload: nothing has come for 0.3 s, ";
@@ -204,7 +219,7 @@ fn a_store_that_is_not_there_is_given_up() {
     let nic = Nic::start(&[]);
     let at = SocketAddr::from(([10, 9, 0, 1], PORT));
     let limit = Some(Duration::from_millis(300));
-    let opened = Attached::open(&nic.socket, "10.9.0.2/24", at, Speech::Rpc { shards: SHARDS }, limit);
+    let opened = Attached::open(&nic.socket, "10.9.0.2/24", at, Speech::Rpc { shards: SHARDS }, 1500, limit);
     let error = opened.err().unwrap().to_string();
     assert_eq!(error, "10.9.0.1 does not answer");
 }

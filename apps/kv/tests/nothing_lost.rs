@@ -13,8 +13,8 @@ const VALUE: [u8; 500] = [7; 500];
 
 #[test]
 fn replies_wait_for_room() {
-    for design in ["ccnic", "paper", "e810"] {
-        let (_server, mut wire) = Server::start(&["--design", design]);
+    for (design, mtu) in [("ccnic", "9586"), ("paper", "9586"), ("e810", "9586"), ("ccnic", "1500")] {
+        let (_server, mut wire) = Server::start(&["--design", design, "--mtu", mtu]);
         assert!(wire.set(b"key", &VALUE, REQUESTS));
         for number in 0..REQUESTS {
             until("room for a request", || wire.get(b"key", number));

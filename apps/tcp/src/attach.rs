@@ -106,7 +106,7 @@ impl<E: Engine> Stack<E> {
         let groups = Group::new(stacks.into());
         let open = |((mut pair, group), queue): ((QueuePair, Group), u16)| {
             let kept = KeptMemory::new(memory.clone(), &mut pair, options.kept);
-            let out = Transmit::new(memory.clone(), takes, kept);
+            let out = Transmit::new(memory.clone(), takes, kept, group.idents());
             let host =
                 Host { mac, options: options.clone(), segmentation: out.segmentation(), seed: random() };
             let ports = Ports::new(rss.as_ref().map(|rss| (rss, queue)));

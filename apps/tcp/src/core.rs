@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 
 use ccnic_client::{Burst, QueuePair, Takes};
 
@@ -9,6 +10,7 @@ use crate::attach::random;
 use crate::clock::Time;
 use crate::connections::{Conn, Connections, Entry, Holder};
 use crate::engine::{Engine, Micros, NEVER, Phase};
+use crate::fragments::Reassembly;
 use crate::icmp::Limit;
 use crate::local::Addresses;
 use crate::neighbours::{Group, Neighbours};
@@ -51,7 +53,13 @@ pub(crate) struct Core<E: Engine> {
     /// Ports whose datagrams the program takes.
     pub(crate) bound: Vec<u16>,
     pub(crate) neighbours: Neighbours,
+    /// Learnt from errors about TCP, which quote a number that is in flight: nobody beside the path knows it.
     pub(crate) paths: Paths,
+    /// Learnt from errors about datagrams and pings, which anybody can make up: no connection follows them.
+    pub(crate) datagram_paths: Paths,
+    pub(crate) reassembly: Reassembly,
+    /// The host that has sent a ping last.
+    pub(crate) pinged_by: Option<IpAddr>,
     pub(crate) unreachable: Limit,
     pub(crate) group: Group,
     pub(crate) time: Time,
@@ -98,6 +106,9 @@ impl<E: Engine> Core<E> {
             bound: Vec::new(),
             neighbours: Neighbours::default(),
             paths: Paths::new(),
+            datagram_paths: Paths::new(),
+            reassembly: Reassembly::default(),
+            pinged_by: None,
             unreachable: Limit::default(),
             group,
             time,

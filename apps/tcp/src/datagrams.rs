@@ -43,11 +43,12 @@ impl<E: Engine> Stack<E> {
     /// True when [`send_to`](Stack::send_to) has room for a datagram, however long.
     #[inline]
     pub fn can_send(&self) -> bool {
-        self.core.out.room_for(self.core.options.mtu)
+        let out = &self.core.out;
+        out.room_for(self.core.options.mtu) && out.has_room_for_long()
     }
 
     /// Sends a datagram from this port, its payload put together from pieces; the next poll or [`flush`](Stack::flush) hands it to the NIC.
-    /// False when it is too long, or there is no room: poll first. Example: [`Peer`].
+    /// False, and nothing is sent, when it is [too long](crate::udp), or there is no room: poll first. Example: [`Peer`].
     pub fn send_to(&mut self, from: u16, to: &Peer, payload: &[&[u8]]) -> bool {
         self.compose(from, to).is_some_and(|datagram| datagram.send_all(payload))
     }
@@ -60,7 +61,8 @@ impl<E: Engine> Stack<E> {
     /// Begins the answer to a datagram that has come before; [`Reply::send`] queues it. Example: [`Later`].
     pub fn answer_to(&mut self, to: &Later) -> Reply<'_> {
         let core = &mut self.core;
-        Reply::new(&mut core.out, to.0, core.options.mtu)
+        let mtu = if core.knows_no_path() { core.options.mtu } else { core.mtu_to(to.0.destination()) };
+        Reply::new(&mut core.out, to.0, mtu)
     }
 
     /// Begins a datagram from this port; [`Reply::send`] queues it. `None` when this host has no address of the peer's kind.
@@ -96,7 +98,8 @@ impl<E: Engine> Stack<E> {
     /// let mut datagram = client.compose(4000, &peer).ok_or("no IPv4 address")?;
     /// let room = datagram.room();
     /// assert!(datagram.put(b"hel") && datagram.put(b"lo"));
-    /// assert_eq!(datagram.room(), room - 5);
+    /// assert_eq!((room, datagram.room()), (65_507, room - 5));
+    /// assert_eq!(datagram.room_in_frame(), 1500 - 20 - 8 - 5); // the MTU, less the headers of IP and UDP
     /// assert!(datagram.send());
     /// client.flush_datagrams();
     ///
@@ -110,8 +113,9 @@ impl<E: Engine> Stack<E> {
     pub fn compose(&mut self, from: u16, to: &Peer) -> Option<Reply<'_>> {
         let core = &mut self.core;
         let own = core.addresses.source(to.address.ip())?;
+        let mtu = core.mtu_to(to.address.ip());
         let template = Template::new([core.mac, to.mac], SocketAddr::new(own, from), to.address)?;
-        Some(Reply::new(&mut core.out, template, core.options.mtu))
+        Some(Reply::new(&mut core.out, template, mtu))
     }
 
     /// Memory for values that are sent without a copy, by [`Reply::put_kept`]. Example: [the module](crate::kept).

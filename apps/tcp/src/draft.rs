@@ -28,6 +28,17 @@ pub(crate) struct Draft {
     room: usize,
 }
 
+impl Draft {
+    /// Bytes before the first kept part.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn kept_parts(&self) -> impl Iterator<Item = &Part> {
+        self.parts.iter().take(self.kept)
+    }
+}
+
 impl Transmit {
     /// A frame to be written piece by piece; `len` is how long it may become, as far as known.
     pub(crate) fn draft(&mut self, len: usize) -> Option<Draft> {

@@ -4,14 +4,18 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use ccnic_frame::headers::{TCP, UDP};
+use ccnic_frame::headers::{FRAGMENT, ICMP, ICMPV6, TCP, UDP};
 use ccnic_frame::{Headers, L3, L4, Meta, Sum, checksum};
 
 use crate::connections::{Conn, Holder, Tuple};
 use crate::core::Core;
 use crate::engine::{Engine, Micros, Output, Phase};
+use crate::paths::Paths;
 use crate::udp::{ETHERNET, addresses};
 
+/// Answers to pings: protocol, type and code, in the place of a port.
+const ECHO_V4: (u8, u16) = (ICMP, 0);
+const ECHO_V6: (u8, u16) = (ICMPV6, 129 << 8);
 /// Bytes of an ICMP message before the packet that it quotes.
 const MESSAGE: usize = 8;
 /// Sizes to try where a router does not say its MTU (RFC 1191 section 7.1).
@@ -74,7 +78,12 @@ impl Notice {
             }
             L4::Icmpv6 if quoted.first()? >> 4 == 6 => {
                 let address = |at: usize| Some(IpAddr::from(*quoted.get(at..)?.first_chunk::<16>()?));
-                (*quoted.get(6)?, 40, [address(8)?, address(24)?])
+                // A first fragment says behind its own header what it is.
+                let (protocol, begin) = match (*quoted.get(6)?, quoted.get(40..44)) {
+                    (FRAGMENT, Some([next, _, 0, 0 | 1])) => (*next, 48),
+                    (protocol, _) => (protocol, 40),
+                };
+                (protocol, begin, [address(8)?, address(24)?])
             }
             _ => return None,
         };
@@ -104,6 +113,15 @@ impl Notice {
     }
 }
 
+/// True for an address that no host has, which is answered by nothing.
+pub(crate) fn is_nobody(from: IpAddr) -> bool {
+    let other = match from {
+        IpAddr::V4(from) => from.is_broadcast() || from.is_loopback(),
+        IpAddr::V6(from) => from.is_loopback(),
+    };
+    from.is_unspecified() || from.is_multicast() || other
+}
+
 impl<E: Engine> Core<E> {
     /// An ICMP message has come, which may be about a connection or a datagram of this host.
     pub(crate) fn noticed(&mut self, frame: &[u8], headers: &Headers) {
@@ -116,7 +134,14 @@ impl<E: Engine> Core<E> {
         let Notice { protocol, from, to, .. } = notice;
         match notice.kind {
             Kind::TooBig(mtu) if protocol == UDP && self.bound.contains(&from.port()) => {
-                self.learn_path(to.ip(), mtu);
+                self.learn_path(|core| &mut core.datagram_paths, to.ip(), mtu);
+            }
+            // The answer to a ping, if that is what its type says.
+            Kind::TooBig(mtu)
+                if self.pinged_by == Some(to.ip())
+                    && [ECHO_V4, ECHO_V6].contains(&(protocol, from.port())) =>
+            {
+                self.learn_path(|core| &mut core.datagram_paths, to.ip(), mtu);
             }
             _ if protocol == TCP => {
                 let tuple = Tuple::between(from, to);
@@ -136,7 +161,7 @@ impl<E: Engine> Core<E> {
             Kind::TooBig(mtu) => {
                 let mtu = mtu.max(least_mtu(to));
                 if mtu < self.options.mtu && E::too_big(&mut entry.tcp, now, notice.seq, payload(to, mtu)) {
-                    self.learn_path(to, mtu);
+                    self.learn_path(|core| &mut core.paths, to, mtu);
                     self.mark_dirty(conn);
                 }
             }
@@ -156,13 +181,9 @@ impl<E: Engine> Core<E> {
     /// Answers a datagram to a port that nobody has: RFC 1122 section 4.1.3.1, RFC 4443 section 3.1. Not one to a group or from no host.
     pub(crate) fn port_unreachable(&mut self, frame: &[u8], headers: &Headers) {
         let Some((from, to)) = addresses(frame, headers) else { return };
-        let nobody = match from {
-            IpAddr::V4(from) => from.is_broadcast() || from.is_loopback(),
-            IpAddr::V6(from) => from.is_loopback(),
-        };
         if !self.is_ours(to) || !frame.starts_with(&self.mac) {
             self.counters.foreign += 1;
-        } else if from.is_unspecified() || from.is_multicast() || nobody {
+        } else if is_nobody(from) {
             self.counters.malformed += 1;
         } else if self.out.room() && self.unreachable.permits(self.now) {
             self.send_port_unreachable(frame, headers);
@@ -203,10 +224,10 @@ impl<E: Engine> Core<E> {
         });
     }
 
-    /// A path to this host carries packets of so many bytes of IP.
-    fn learn_path(&mut self, to: IpAddr, mtu: usize) {
-        let mtu = mtu.max(least_mtu(to));
-        if mtu < self.options.mtu && self.paths.learn(self.now, to, mtu) {
+    /// The path to this host carries packets of so many bytes of IP.
+    fn learn_path(&mut self, among: fn(&mut Self) -> &mut Paths, to: IpAddr, mtu: usize) {
+        let (mtu, now) = (mtu.max(least_mtu(to)), self.now);
+        if mtu < self.options.mtu && among(self).learn(now, to, mtu) {
             self.counters.paths_lowered += 1;
         }
     }

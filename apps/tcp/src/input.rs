@@ -78,22 +78,21 @@ impl<E: Engine> Core<E> {
             L4::Udp if self.datagram(frame, &headers, handler) => {}
             L4::Udp => self.port_unreachable(frame, &headers),
             L4::Tcp => self.segment(frame, &headers),
+            L4::Fragment => self.fragment(frame, &headers, handler),
             _ => self.other(frame, &headers),
         }
     }
 
-    /// A frame that another stack has received.
-    pub(crate) fn told(&mut self, frame: &[u8]) {
-        self.other_inner(frame, &Headers::parse(frame, frame.len()));
-    }
-
     /// ARP, ICMP, and what is not for the program.
-    fn other(&mut self, frame: &[u8], headers: &Headers) {
+    pub(crate) fn other(&mut self, frame: &[u8], headers: &Headers) {
         if neighbours::concerns(frame, headers) {
             self.group.tell(frame);
             neighbours::defend(self.mac, &self.addresses, frame, headers, &mut self.out);
         }
         if matches!(headers.l4, L4::Icmp | L4::Icmpv6) {
+            if self.long_echo(frame, headers) {
+                return;
+            }
             self.noticed(frame, headers);
         }
         self.other_inner(frame, headers);
@@ -102,11 +101,29 @@ impl<E: Engine> Core<E> {
         }
     }
 
-    fn other_inner(&mut self, frame: &[u8], headers: &Headers) {
+    pub(crate) fn other_inner(&mut self, frame: &[u8], headers: &Headers) {
         if neighbours::concerns(frame, headers) {
             self.neighbours.learn(self.now, frame, headers);
         }
         self.engine.input(self.now, frame, None, &mut self.out);
+    }
+
+    /// Bytes of the longest packet that reaches this host in one piece, as far as known.
+    #[inline]
+    pub(crate) fn mtu_to(&self, to: IpAddr) -> usize {
+        if self.knows_no_path() { self.options.mtu } else { self.mtu_of_path(to) }
+    }
+
+    /// All paths carry what the link does, as far as known.
+    #[inline]
+    pub(crate) fn knows_no_path(&self) -> bool {
+        self.paths.is_empty() && self.datagram_paths.is_empty()
+    }
+
+    #[cold]
+    fn mtu_of_path(&self, to: IpAddr) -> usize {
+        let known = [&self.paths, &self.datagram_paths].map(|paths| paths.known(self.now, to));
+        known.into_iter().flatten().fold(self.options.mtu, |least, (mtu, _)| least.min(mtu))
     }
 
     pub(crate) fn is_ours(&self, address: IpAddr) -> bool {
@@ -114,7 +131,12 @@ impl<E: Engine> Core<E> {
     }
 
     /// A datagram; false when the program does not take it.
-    fn datagram<H: Datagrams>(&mut self, frame: &[u8], headers: &Headers, handler: &mut H) -> bool {
+    pub(crate) fn datagram<H: Datagrams>(
+        &mut self,
+        frame: &[u8],
+        headers: &Headers,
+        handler: &mut H,
+    ) -> bool {
         let Some((from, to)) = ends(frame, headers) else { return false };
         if !self.bound.contains(&to.port()) || !self.is_ours(to.ip()) {
             return false;
@@ -123,14 +145,15 @@ impl<E: Engine> Core<E> {
         let Some(template) = Template::new([self.mac, *sender], to, from) else { return false };
         let payload = frame.get(headers.payload_at..headers.l4_end).unwrap_or_default();
         self.counters.datagrams += 1;
-        let mut reply = Reply::new(&mut self.out, template, self.options.mtu);
+        let mtu = self.mtu_to(from.ip());
+        let mut reply = Reply::new(&mut self.out, template, mtu);
         handler.datagram(from, to, payload, &mut reply);
         reply.send();
         true
     }
 
     /// A segment of TCP.
-    fn segment(&mut self, frame: &[u8], headers: &Headers) {
+    pub(crate) fn segment(&mut self, frame: &[u8], headers: &Headers) {
         let Some((from, to)) = ends(frame, headers) else { return };
         let Some(kind) = self.addresses.kind(to.ip()) else {
             self.counters.foreign += 1;
@@ -220,7 +243,7 @@ impl<E: Engine> Core<E> {
 /// True when the checksums of a packet are right: the NIC says so or vouches for a sender in memory, or they are computed here. ICMP's are the
 /// engine's.
 #[inline]
-fn verified(meta: Meta, frame: &[u8], headers: &Headers) -> bool {
+pub(crate) fn verified(meta: Meta, frame: &[u8], headers: &Headers) -> bool {
     let ip = headers.l3 != L3::Ipv4
         || meta.ip_checksum() != Checksum::Unknown
         || checksum::verify_ipv4(frame, headers) == Ok(true);

@@ -1,7 +1,7 @@
 //! TCP and UDP for programs that are attached to a NIC: what sockets are, without the kernel.
 //!
 //! A [`Stack`] is one IP host on one queue pair and belongs to one thread. [`Stack::poll`] receives and sends; it copies no
-//! frame that it need not, allocates nothing while packets move, and takes time for what is ready, not for every connection there is.
+//! frame that it need not, allocates nothing while packets move that fit into frames, and takes time for what is ready, not for every connection there is.
 //! TCP itself is smoltcp's, behind the trait [`Engine`]; UDP datagrams go straight from the queue pair to the program and back.
 //!
 //! | module | what it does |
@@ -13,6 +13,7 @@
 //! | `stack` | polling: frames in, timers, frames out |
 //! | `core` | what becomes of connections between frames |
 //! | `input` | which connection or port a frame is for |
+//! | `fragments` | packets that are longer than a link: put together, and cut |
 //! | `secret`, `cookies` | numbers that nobody can guess, and handshakes of which nothing is kept |
 //! | `sockets` | listen, accept, connect, read, write, shutdown, close |
 //! | `datagrams` | bind, send, answer |
@@ -66,6 +67,7 @@ mod datagrams;
 mod draft;
 pub mod engine;
 mod error;
+mod fragments;
 mod icmp;
 mod input;
 pub mod kept;

@@ -13,8 +13,11 @@ use ccnic_client::Waiter;
 use ccnic_frame::headers::ARP;
 use ccnic_frame::{Headers, L4, Meta, checksum};
 
+use crate::attach::random;
 use crate::engine::{Micros, Output};
+use crate::fragments::Idents;
 use crate::local::Addresses;
+use crate::secret::Secret;
 
 const BROADCAST: [u8; 6] = [0xff; 6];
 /// Between two questions for the same address.
@@ -29,8 +32,9 @@ const ADVERTISEMENT: u8 = 136;
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// Addresses that are remembered.
 const MOST: usize = 4096;
-/// Frames that wait for another stack.
+/// Frames that wait for another stack, those that are about neighbours, and others, which leave room for these.
 const INBOX: usize = 256;
+const INBOX_OF_OTHERS: usize = 64;
 
 #[derive(Debug)]
 struct Known {
@@ -181,6 +185,7 @@ fn send(parts: &[&[u8]], out: &mut impl Output) {
 pub(crate) struct Group {
     members: Arc<Vec<Member>>,
     own: usize,
+    idents: Arc<Idents>,
 }
 
 /// What others tell a stack.
@@ -195,7 +200,10 @@ impl Group {
     /// As many as there are queues.
     pub(crate) fn new(queues: usize) -> Vec<Group> {
         let members: Arc<Vec<Member>> = Arc::new((0..queues).map(|_| Member::default()).collect());
-        (0..queues).map(|own| Group { members: Arc::clone(&members), own }).collect()
+        let idents = Arc::new(Idents::new(Secret::new([random(), random()])));
+        (0..queues)
+            .map(|own| Group { members: Arc::clone(&members), own, idents: Arc::clone(&idents) })
+            .collect()
     }
 
     /// Says how this stack is woken.
@@ -205,11 +213,30 @@ impl Group {
         }
     }
 
-    /// Passes a frame on to all others.
+    /// Passes a frame about neighbours on to all others.
     pub(crate) fn tell(&self, frame: &[u8]) {
+        self.tell_up_to(INBOX, frame);
+    }
+
+    /// Passes a packet on to all others, which may be for one of them. Where many wait it is lost.
+    pub(crate) fn pass_on(&self, frame: &[u8]) {
+        self.tell_up_to(INBOX_OF_OTHERS, frame);
+    }
+
+    /// There are other stacks.
+    pub(crate) fn is_of_several(&self) -> bool {
+        self.members.len() > 1
+    }
+
+    /// For packets that are sent in fragments: identifications that no other stack of the host gives out.
+    pub(crate) fn idents(&self) -> Arc<Idents> {
+        Arc::clone(&self.idents)
+    }
+
+    fn tell_up_to(&self, most: usize, frame: &[u8]) {
         for (_, member) in self.members.iter().enumerate().filter(|(i, _)| *i != self.own) {
             let mut frames = member.frames.lock().unwrap_or_else(PoisonError::into_inner);
-            if frames.len() < INBOX {
+            if frames.len() < most {
                 frames.push(frame.to_vec());
             }
             member.full.store(true, Ordering::Release);

@@ -91,7 +91,8 @@ pub struct Options {
     pub gateway4: Option<Ipv4Addr>,
     /// Where IPv6 packets for other networks go: a router in the network of `ipv6`, or at a link-local address.
     pub gateway6: Option<Ipv6Addr>,
-    /// Bytes of the largest IP packet, from 1280 to 9586 (a packet of the region less the Ethernet header).
+    /// Bytes of the largest IP packet that is sent in one piece, from 1280 to 9586 (a packet of the region less the Ethernet header): no more
+    /// than the port behind which the other hosts are takes. Longer datagrams, and answers to longer pings, go in fragments.
     pub mtu: usize,
     /// Bytes that a connection keeps for the program to read, which is the window that its peer gets: 4 KiB to 1 GiB.
     pub receive_buffer: usize,

@@ -35,6 +35,12 @@ impl Paths {
         true
     }
 
+    /// Nothing was ever learnt.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
     /// What the path carries, and until when that is believed, if that is known.
     #[inline]
     pub(crate) fn known(&self, now: Micros, to: IpAddr) -> Option<(usize, Micros)> {

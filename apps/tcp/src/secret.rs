@@ -1,4 +1,4 @@
-//! Numbers that nobody else can compute: initial sequence numbers, SYN cookies, ports of connections to others.
+//! Numbers that nobody else can compute: initial sequence numbers, SYN cookies, ports of connections to others, identifications of fragments.
 //!
 //! All are a keyed hash (SipHash-2-4) of the ends of the connection, whose key is drawn anew for each stack. A host has one address of each
 //! kind, so the kind says the local one.
@@ -17,6 +17,7 @@ enum Purpose {
     Cookie = 2,
     Port = 3,
     Step = 4,
+    Ident = 5,
 }
 
 /// Segment sizes that a cookie can name; a larger one is cut to the next of them, which are those of the usual links and of tunnels on them.
@@ -92,6 +93,15 @@ impl Secret {
     /// The first port to try for a connection to `remote` (RFC 6056 section 3.3.3): another one for each of them.
     pub(crate) fn port(&self, local: IpAddr, remote: SocketAddr) -> u64 {
         self.hash(Purpose::Port, &Tuple::between(SocketAddr::new(local, 0), remote), [0; 2])
+    }
+
+    /// Where the identifications of fragments to a host begin (RFC 7739 section 5.3).
+    pub(crate) fn ident(&self, to: IpAddr, protocol: u8) -> u64 {
+        self.hash(
+            Purpose::Ident,
+            &Tuple::between(SocketAddr::new(to, 0), SocketAddr::new(to, protocol.into())),
+            [0; 2],
+        )
     }
 
     /// Steps by which the counter of ports goes on after so many steps: 1 to 8 (RFC 6056 section 3.3.5).

@@ -77,8 +77,16 @@ pub struct Counters {
     pub half_open_expired: u64,
     /// How often a router has said that the path to a host carries only shorter packets, and was believed.
     pub paths_lowered: u64,
-    /// Errors of ICMP about datagrams to closed ports that were not sent, since there were too many at once.
+    /// Errors of ICMP about datagrams to closed ports, and answers to long pings, that were not sent, since there were too many at once.
     pub errors_withheld: u64,
+    /// Packets that came in fragments and were put together.
+    pub reassembled: u64,
+    /// Packets whose fragments did not all come in time.
+    pub reassembly_expired: u64,
+    /// Fragments that were dropped: they overlapped others, were at odds with them, or there was no room for them.
+    pub fragments_dropped: u64,
+    /// Packets that were sent in fragments.
+    pub fragmented: u64,
     /// Frames that could not be sent since there was neither place nor buffer.
     pub refused: u64,
     /// How often it has gone on with another NIC after the end of its own.
@@ -140,7 +148,7 @@ impl<E: Engine> Stack<E> {
             let _ = self.look(); // `wait` says what is wrong
         }
         if let Some(frames) = self.core.group.told() {
-            frames.iter().for_each(|frame| self.core.told(frame));
+            frames.iter().for_each(|frame| self.core.told(frame, handler));
         }
         self.core.tell();
         if let Some(pair) = &mut self.pair {
@@ -179,6 +187,7 @@ impl<E: Engine> Stack<E> {
     #[cold]
     pub(crate) fn look(&mut self) -> Result<(), Error> {
         self.looked = self.core.now;
+        self.core.reassembly.expire(self.core.now);
         if self.pair.is_some() && self.core.options.reconnect {
             self.attachment.hand_in_if_gone(self.queue, &mut self.pair);
         }
@@ -205,7 +214,7 @@ impl<E: Engine> Stack<E> {
         let (mut all, mut bursts) = (0, 0);
         while (bursts < BURSTS || core.behind > 0) && handler.ready() {
             // No more than can be answered while they are lent, but never none: what comes may acknowledge what holds buffers.
-            let most = core.out.frames_ready(core.options.mtu).clamp(1, BURST);
+            let most = core.out.answers_ready(core.options.mtu).clamp(1, BURST);
             let got = pair.rx_lend(
                 most,
                 #[inline(always)]
@@ -234,7 +243,16 @@ impl<E: Engine> Stack<E> {
 
     /// What the stack has counted. Example: [`Counters`].
     pub fn counters(&self) -> Counters {
-        Counters { sent: self.core.out.sent, refused: self.core.out.refused, ..self.core.counters }
+        let (out, reassembly) = (&self.core.out, self.core.reassembly.counts);
+        Counters {
+            sent: out.sent,
+            refused: out.refused,
+            fragmented: out.fragmented,
+            reassembled: reassembly.whole,
+            reassembly_expired: reassembly.expired,
+            fragments_dropped: reassembly.dropped,
+            ..self.core.counters
+        }
     }
 
     /// Connections in all states, also those that the program has closed and whose last segments are under way. Example:

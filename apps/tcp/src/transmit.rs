@@ -5,6 +5,7 @@
 //! its descriptor. All leave in bursts, in the order in which they were made.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use ccnic::SharedMemory;
 use ccnic_client::{Buf, Burst, Config, QueuePair};
@@ -13,6 +14,7 @@ use ccnic_shm::NativeMemory;
 
 use crate::draft::Draft;
 use crate::engine::Output;
+use crate::fragments::{Idents, Long};
 use crate::kept::{KeptMemory, Part};
 use crate::udp::ETHERNET;
 
@@ -24,6 +26,8 @@ pub(crate) const BUFFER: usize = 4096;
 const PLACES: usize = 256;
 /// Frames with kept parts that are sent at once.
 const KEPT_BURST: usize = 16;
+/// In the place of the number of buffers: a packet that is sent in fragments.
+pub(crate) const LONG: u8 = u8::MAX;
 /// Buffers that are kept ready.
 const READY: usize = Burst::CAPACITY;
 
@@ -32,7 +36,7 @@ const READY: usize = Burst::CAPACITY;
 struct Waiting {
     /// Bytes of a short frame.
     len: u16,
-    /// Buffers of a long frame; 0: a short one.
+    /// Buffers of a long frame; 0: a short one; [`LONG`]: the first packet of `longs`.
     buffers: u8,
     /// Parts of kept memory behind the one buffer that it then has.
     kept: u8,
@@ -54,8 +58,14 @@ pub(crate) struct Transmit {
     /// Parts of kept memory of the frames that wait.
     pub(crate) parts: VecDeque<Part>,
     pub(crate) kept: KeptMemory,
+    /// Packets that are sent in fragments, and the bytes that they take.
+    pub(crate) longs: VecDeque<Long>,
+    pub(crate) long_bytes: usize,
+    /// One that is being put together.
+    pub(crate) gathered: Vec<u8>,
+    pub(crate) idents: Arc<Idents>,
     /// Buffers that the ring had no room for.
-    held: Burst,
+    pub(crate) held: Burst,
     pub(crate) ready: Burst,
     /// Buffers of the frame that is being written piece by piece.
     pub(crate) drafted: Burst,
@@ -64,10 +74,12 @@ pub(crate) struct Transmit {
     /// Frames for which there was neither place nor buffer.
     pub(crate) refused: u64,
     pub(crate) sent: u64,
+    /// Packets that were cut.
+    pub(crate) fragmented: u64,
 }
 
 impl Transmit {
-    pub(crate) fn new(mem: NativeMemory, takes: Takes, kept: KeptMemory) -> Transmit {
+    pub(crate) fn new(mem: NativeMemory, takes: Takes, kept: KeptMemory, idents: Arc<Idents>) -> Transmit {
         Transmit {
             mem,
             takes,
@@ -77,6 +89,10 @@ impl Transmit {
             long: VecDeque::with_capacity(PLACES),
             parts: VecDeque::with_capacity(PLACES),
             kept,
+            longs: VecDeque::new(),
+            long_bytes: 0,
+            gathered: Vec::new(),
+            idents,
             held: Burst::new(),
             ready: Burst::new(),
             drafted: Burst::new(),
@@ -84,6 +100,7 @@ impl Transmit {
             scratch: Vec::new(),
             refused: 0,
             sent: 0,
+            fragmented: 0,
         }
     }
 
@@ -130,6 +147,13 @@ impl Transmit {
         self.ready.len() / (mtu + ETHERNET).div_ceil(BUFFER)
     }
 
+    /// Frames that may be received, each of which is answered by a datagram.
+    #[inline]
+    pub(crate) fn answers_ready(&self, mtu: usize) -> usize {
+        let frames = self.frames_ready(mtu);
+        if self.longs.is_empty() { frames } else { frames.min(self.longs_ready()) }
+    }
+
     /// True when there is room for a frame of this MTU.
     #[inline]
     pub(crate) fn room_for(&self, mtu: usize) -> bool {
@@ -161,6 +185,11 @@ impl Transmit {
                 }
                 Some(Waiting { kept: 1.., .. }) => {
                     if !self.flush_kept(pair) {
+                        return;
+                    }
+                }
+                Some(Waiting { buffers: LONG, .. }) => {
+                    if !self.take_fragments(pair) {
                         return;
                     }
                 }
@@ -205,9 +234,14 @@ impl Transmit {
     }
 
     fn took(&mut self, n: usize) {
+        self.pass(n);
+        self.sent += n as u64;
+    }
+
+    /// The first `n` wait no longer.
+    pub(crate) fn pass(&mut self, n: usize) {
         self.waiting.drain(..n);
         self.first = (self.first + n) % PLACES;
-        self.sent += n as u64;
     }
 
     /// Moves the long frames before the first short one to `held`, as many as it has space for.
@@ -300,6 +334,8 @@ impl Transmit {
             pair.free_one(buf);
         }
         self.waiting.clear();
+        self.longs.clear();
+        self.long_bytes = 0;
         self.parts.clear();
         self.kept.retire(pair);
     }

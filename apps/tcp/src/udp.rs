@@ -1,7 +1,12 @@
 //! UDP datagrams: from the queue pair to the program and back, past the TCP engine.
 //!
 //! The program's handler gets the payload where it has arrived, and writes its answer where it is sent from: headers are the request's, turned
-//! round. Checksums are the NIC's. There are no fragments: a datagram is at most as long as [`Options::mtu`](crate::Options::mtu) permits.
+//! round. Checksums are the NIC's.
+//!
+//! A datagram may have up to 65,507 bytes, 65,527 over IPv6. One that is longer than [`Options::mtu`](crate::Options::mtu), or than what is
+//! known of the path to its destination, is copied once more, has its checksum computed here, and is sent in fragments, all of it or nothing.
+//! One that came in fragments is given to the program like any other. A host that loses one frame of many loses the datagram: programs that
+//! can choose do better with datagrams that fit into a frame.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
@@ -208,6 +213,21 @@ impl Template {
         self.len < MOST
     }
 
+    /// Where it goes.
+    pub(crate) fn destination(&self) -> IpAddr {
+        if self.is_ipv4() {
+            IpAddr::from(*self.bytes[30..].first_chunk::<4>().unwrap_or(&[0; 4]))
+        } else {
+            IpAddr::from(*self.bytes[38..].first_chunk::<16>().unwrap_or(&[0; 16]))
+        }
+    }
+
+    /// Bytes of the longest frame that such a packet has, in whatever fragments.
+    #[inline]
+    fn longest(&self) -> usize {
+        ETHERNET + if self.is_ipv4() { 65_535 } else { 40 + 65_535 }
+    }
+
     /// The metadata of such a frame: its checksums have yet to be computed. Example: [`Template`].
     pub fn requests(&self) -> Meta {
         let meta = Meta::default().with_l4_checksum(Checksum::Requested);
@@ -221,16 +241,18 @@ pub struct Reply<'a> {
     out: &'a mut Transmit,
     template: Template,
     draft: Option<Draft>,
-    /// Bytes of the frame, and the most that it may have.
+    /// Bytes of the frame, and the most that it may have to be sent in one piece.
     len: usize,
     most: usize,
+    /// It is longer than that: what was put is in `Transmit::gathered`.
+    long: bool,
     failed: bool,
 }
 
 impl<'a> Reply<'a> {
     pub(crate) fn new(out: &'a mut Transmit, template: Template, mtu: usize) -> Reply<'a> {
         let len = template.len;
-        Reply { out, template, draft: None, len, most: mtu + ETHERNET, failed: false }
+        Reply { out, template, draft: None, len, most: mtu + ETHERNET, long: false, failed: false }
     }
 
     /// Says how many bytes of payload will be put, so that they are written where they stay. Before the first [`put`](Reply::put). Example:
@@ -245,19 +267,30 @@ impl<'a> Reply<'a> {
         Later(self.template)
     }
 
-    /// Bytes that can still be put. Example: [`Stack::compose`](crate::Stack::compose).
+    /// Bytes that can still be put, whatever the MTU is. Example: [`Stack::compose`](crate::Stack::compose).
     pub fn room(&self) -> usize {
-        self.most - self.len
+        self.template.longest() - self.len
+    }
+
+    /// Bytes that can still be put without the datagram being sent in fragments. Example: [`Stack::compose`](crate::Stack::compose).
+    pub fn room_in_frame(&self) -> usize {
+        self.most.saturating_sub(self.len)
     }
 
     /// Appends bytes of payload; also none, so that an empty datagram is sent. False when there is no room in the datagram, or no buffer: then
     /// nothing is sent at all. Example: [`Datagrams`].
     pub fn put(&mut self, bytes: &[u8]) -> bool {
         self.begin(bytes.len());
-        let fits = bytes.len() <= self.room();
-        let put = match &mut self.draft {
-            Some(draft) if fits && !self.failed => self.out.put(draft, bytes),
-            _ => false,
+        let put = if self.len + bytes.len() > self.most || self.long {
+            self.put_long(bytes.len(), |out| {
+                out.gathered.extend_from_slice(bytes);
+                true
+            })
+        } else {
+            match &mut self.draft {
+                Some(draft) if !self.failed => self.out.put(draft, bytes),
+                _ => false,
+            }
         };
         self.len += if put { bytes.len() } else { 0 };
         self.failed |= !put;
@@ -267,16 +300,19 @@ impl<'a> Reply<'a> {
     /// Appends bytes of a kept value, which the NIC reads where they lie: nothing is copied on this side. The value may be
     /// [freed](KeptMemory::free) at once, or be part of other datagrams. More may be put behind it.
     ///
-    /// A copy is sent where the datagram has more than seven parts, or the NIC computes no checksums; the program need not know. False when
-    /// there is no room in the datagram, no buffer, or when the value has not so many bytes: then nothing is sent at all.
+    /// A copy is sent where the datagram has more than seven parts, goes in fragments, or the NIC computes no checksums; the program need not
+    /// know. False when there is no room in the datagram, no buffer, or when the value has not so many bytes: then nothing is sent at all.
     /// Example: [the module](crate::kept).
     pub fn put_kept(&mut self, kept: &Kept, range: Range<usize>) -> bool {
         self.begin(0);
         let (len, meta) = (range.len(), self.template.requests());
-        let fits = len <= self.room();
-        let put = match &mut self.draft {
-            Some(draft) if fits && !self.failed => self.out.put_kept(draft, kept, range, meta),
-            _ => false,
+        let put = if self.len + len > self.most || self.long {
+            self.put_long(len, |out| out.gather_kept(kept, range))
+        } else {
+            match &mut self.draft {
+                Some(draft) if !self.failed => self.out.put_kept(draft, kept, range, meta),
+                _ => false,
+            }
         };
         self.len += if put { len } else { 0 };
         self.failed |= !put;
@@ -288,12 +324,28 @@ impl<'a> Reply<'a> {
         &mut self.out.kept
     }
 
+    /// Appends `len` bytes by `append` to a datagram that is then longer than a frame of its path.
+    #[cold]
+    fn put_long(&mut self, len: usize, append: impl FnOnce(&mut Transmit) -> bool) -> bool {
+        if self.failed || len > self.room() {
+            return false;
+        }
+        self.long = self.long || self.out.lift(self.draft.take(), self.template.len, self.len + len);
+        self.long && append(self.out)
+    }
+
     fn begin(&mut self, payload: usize) {
-        if self.draft.is_some() || self.failed {
+        if self.draft.is_some() || self.failed || self.long {
+            return;
+        }
+        let len = self.len.saturating_add(payload);
+        if len > self.most {
+            self.long = self.out.lift(None, self.len, len);
+            self.failed = !self.long;
             return;
         }
         let headers = [0; MOST];
-        self.draft = self.out.draft((self.len + payload).min(self.most));
+        self.draft = self.out.draft(len);
         let begun = match &mut self.draft {
             Some(draft) => self.out.put(draft, headers.get(..self.template.len).unwrap_or_default()),
             None => false,
@@ -317,7 +369,7 @@ impl<'a> Reply<'a> {
     /// Queues what was put; false when nothing was, or not all of it. The answer to a datagram is sent by itself when the handler returns.
     /// Example: [`Stack::compose`](crate::Stack::compose).
     pub fn send(self) -> bool {
-        let Reply { out, mut template, draft, len, failed, .. } = self;
+        let Reply { out, mut template, draft, len, most, long, failed } = self;
         match draft {
             Some(draft) if !failed => {
                 let meta = template.requests();
@@ -327,6 +379,10 @@ impl<'a> Reply<'a> {
             Some(draft) => {
                 out.abandon(draft);
                 false
+            }
+            None if long && !failed => {
+                out.submit_gathered(template.finished(len), most - ETHERNET);
+                true
             }
             None => false,
         }

@@ -229,9 +229,9 @@ fn what_cannot_be_is_refused() {
     let mut datagram = server.compose(11, &to).unwrap();
     assert!(!datagram.put_kept(&theirs, 0..1000) && !datagram.send());
     assert!(!server.kept().write(&mut theirs, 0, b"x"));
-    let long = filled(server.kept(), 3, 9000).unwrap();
+    let long = filled(server.kept(), 3, 65_508).unwrap();
     let mut datagram = server.compose(11, &to).unwrap();
-    assert!(!datagram.put_kept(&long, 0..9000), "it has no room for headers");
+    assert!(!datagram.put_kept(&long, 0..65_508), "it is longer than any packet");
     assert!(!datagram.send());
     assert!(server.kept().alloc(MEMORY).is_none());
     server.kept().free(theirs); // no effect

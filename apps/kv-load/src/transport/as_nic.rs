@@ -88,6 +88,9 @@ impl Drop for Control {
 }
 
 impl AsNic {
+    /// Bytes of the largest value: with its key and all headers it fits into one frame.
+    pub const LARGEST: usize = 9500;
+
     /// Listens at `socket` until a server attaches, and finds it at `server`; the generator has the address `own` (`10.9.0.2/24`).
     ///
     /// # Errors
@@ -281,15 +284,20 @@ impl Transport for AsNic {
 
     fn receive(&mut self, take: &mut impl FnMut(Number, Reply<'_>)) -> Result<usize, Lost> {
         let AsNic { wire, coder, own, server, .. } = self;
-        let (mut replies, mut asks) = (0, None);
+        let (mut replies, mut asks, mut fragments) = (0, None, false);
         let frames = wire.receive(&mut |frame, meta| {
             if let Some(payload) = payload(frame, meta, *server, *own) {
                 replies += usize::from(coder.read(payload, take));
             } else {
                 asks = asks.or(arp::asks_for(frame, own.ip()));
+                fragments |= Headers::parse(frame, frame.len()).l4 == L4::Fragment;
             }
         });
         let frames = frames.map_err(defect)?;
+        if fragments {
+            let why = "the server sends long answers in fragments: start ccnic-kv with --mtu 9586";
+            return Err(Lost::Io(std::io::Error::other(why)));
+        }
         if let (Some((mac, ip)), IpAddr::V4(own)) = (asks, self.own.ip()) {
             self.wire.queue.tx_copy(&[&arp::answer(OWN, own, mac, ip)[..]]).map_err(defect)?;
         }

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use ccnic_client::Config;
 use ccnic_tcp::{Datagrams as Handler, Options, Peer, Reply as Answer, Stack};
 
 use super::udp::{Coder, Speech};
@@ -30,10 +29,11 @@ pub struct Attached {
 const QUIET: u32 = 1 << 16;
 
 impl Attached {
-    /// Bytes of the largest value: with its key and all headers it fits into one packet.
-    pub const LARGEST: usize = 9500;
+    /// Bytes of the largest value: with its key and all headers it fits into one packet, which may go in fragments.
+    pub const LARGEST: usize = 65_000;
 
-    /// Attaches to the NIC at `socket` as the host with the address `own` (`10.9.0.2/24`), and finds the store at `server` within `limit`.
+    /// Attaches to the NIC at `socket` as the host with the address `own` (`10.9.0.2/24`), and finds the store at `server` within `limit`. What
+    /// is longer than `mtu` goes in fragments.
     ///
     /// # Errors
     /// When no NIC is there, or no such store answers.
@@ -42,11 +42,12 @@ impl Attached {
         own: &str,
         server: SocketAddr,
         speech: Speech,
+        mtu: usize,
         limit: Option<Duration>,
     ) -> anyhow::Result<Attached> {
         let mut options = Options::new(own.parse().context("--address")?);
         options.name = Some("ccnic-kv-load".to_owned());
-        options.mtu = usize::from(Config::MAX_MTU) - 14;
+        options.mtu = mtu;
         options.reconnect = false; // what was measured without a NIC would say nothing
         let reached = || format!("could not attach to the NIC at {}", socket.display());
         let mut stack = Stack::open(socket, &options).with_context(reached)?;

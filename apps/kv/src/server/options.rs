@@ -104,8 +104,9 @@ pub struct Options {
     /// Where packets for other networks go; a second one may be of the other version of IP
     #[arg(long, value_name = "ADDR", value_delimiter = ',', requires = "ccnic")]
     pub gateway: Vec<IpAddr>,
-    /// The largest IP packet on that NIC, so the largest datagram of --rpc-port
-    #[arg(long, value_name = "BYTES", default_value_t = 9586, requires = "ccnic")]
+    /// The largest IP packet that is sent in one piece on that NIC: no more than all clients' ports take, 9586 between programs. Longer answers
+    /// of --rpc-port go in fragments
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, requires = "ccnic")]
     pub mtu: usize,
     /// With --ccnic: a thread sleeps when no frame has come for so many microseconds; 0: never
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 50, requires = "ccnic")]

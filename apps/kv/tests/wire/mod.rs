@@ -33,6 +33,9 @@ impl Server {
         let control = Control::start(&socket);
         let mut command = Command::new(env!("CARGO_BIN_EXE_ccnic-kv"));
         command.arg("--ccnic").arg(&socket).args(["--address", "10.9.0.1/24", "-t", "1"]);
+        if !options.contains(&"--mtu") {
+            command.args(["--mtu", "9586"]);
+        }
         command.args(["--rpc-port", "9000", "-U", "11211"]).args(options);
         let process = command.stderr(Stdio::null()).spawn().unwrap();
         (Server { process, socket, _folder: folder }, Wire::new(control))

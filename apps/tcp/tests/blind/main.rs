@@ -368,6 +368,24 @@ fn segments_follow_the_path() {
     assert_eq!(sizes(hosts.raw.answers(&[])), [1072]);
 }
 
+/// RFC 5927 section 7: nothing shows that an error about a datagram is right, so no connection follows it.
+#[test]
+fn connections_do_not_follow_errors_about_datagrams() {
+    let _alone = alone();
+    let mut hosts = Hosts::new(64);
+    hosts.raw.server.bind(7).unwrap();
+    let mut quoted = quoted(2000, 0);
+    quoted[9] = 17;
+    quoted[20..22].copy_from_slice(&[0, 7]);
+    hosts.raw.send_ip(PEER, 1, &icmp(3, 4, [0, 0, 2, 0x40], &quoted));
+    hosts.raw.answers(&[]);
+    assert_eq!(hosts.raw.server.counters().paths_lowered, 1, "datagrams follow it");
+    let (conn, ..) = hosts.raw.open(hosts.listener, 2000);
+    hosts.raw.server.write(conn, &[7; 1072]).unwrap();
+    let sizes: Vec<_> = hosts.raw.answers(&[]).iter().map(|s| s.data.len()).collect();
+    assert_eq!(sizes, [1072]);
+}
+
 /// RFC 1812 section 4.3.2.8: errors about datagrams to closed ports are limited in rate; one quotes what it is about.
 #[test]
 fn errors_about_closed_ports_are_limited() {

@@ -68,7 +68,7 @@ impl Segment {
         self
     }
 
-    fn frame(&self, to: [u8; 6]) -> Vec<u8> {
+    pub fn frame(&self, to: [u8; 6]) -> Vec<u8> {
         let header = 20 + self.options.len();
         let mut tcp = [&self.port.to_be_bytes()[..], &self.to.to_be_bytes()].concat();
         tcp.extend([self.seq.to_be_bytes(), self.ack.to_be_bytes()].concat());
@@ -78,7 +78,7 @@ impl Segment {
         ip(to, self.peer, 6, &tcp)
     }
 
-    fn parse(frame: &[u8]) -> Option<Segment> {
+    pub fn parse(frame: &[u8]) -> Option<Segment> {
         let headers = Headers::parse(frame, frame.len());
         if frame.get(12..14)? != [8, 0] || frame.get(23) != Some(&6) || frame[26..30] != SERVER {
             return None;

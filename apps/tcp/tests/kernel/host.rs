@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -38,6 +38,47 @@ pub fn addresses_can_be_used() {
         std::thread::sleep(Duration::from_millis(10));
         shown.status.success() && !String::from_utf8_lossy(&shown.stdout).contains("tentative")
     });
+}
+
+/// A namespace with the addresses 10.8.0.2 and fd08::2, behind this one, whose link there carries 1400 bytes from here.
+#[track_caller]
+pub fn behind_a_router() -> Killed {
+    let far = Command::new("unshare").args(["--net", "sleep", "1000"]).spawn().unwrap();
+    let far = Killed(far);
+    let pid = far.0.id();
+    let inside = format!("nsenter --target {pid} --net");
+    // It has its own namespace once the veth can be moved there and is gone here.
+    until("the client's namespace", || {
+        let (own, other) =
+            (std::fs::read_link("/proc/self/ns/net"), std::fs::read_link(format!("/proc/{pid}/ns/net")));
+        own.unwrap() != other.unwrap()
+    });
+    for command in [
+        "sysctl -w net.ipv4.ip_forward=1".to_owned(),
+        "sysctl -w net.ipv6.conf.all.forwarding=1".to_owned(),
+        format!("ip link add near type veth peer name far netns {pid}"),
+        "ip address add 10.8.0.1/24 dev near".to_owned(),
+        "ip address add fd08::1/64 dev near nodad".to_owned(),
+        "ip link set near mtu 1400 up".to_owned(),
+        format!("{inside} ip address add 10.8.0.2/24 dev far"),
+        format!("{inside} ip address add fd08::2/64 dev far nodad"),
+        format!("{inside} ip link set far up"),
+        format!("{inside} ip route add default via 10.8.0.1"),
+        format!("{inside} ip -6 route add default via fd08::1"),
+    ] {
+        assert!(runs(&command), "{command}");
+    }
+    far
+}
+
+/// A process that ends with the test.
+pub struct Killed(pub Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it may have ended already
+        let _ = self.0.wait();
+    }
 }
 
 /// What the server does with its connections.

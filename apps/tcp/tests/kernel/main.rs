@@ -7,6 +7,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod fragments;
 mod host;
 mod iperf;
 mod ipv6;
@@ -20,7 +21,7 @@ use std::time::Duration;
 
 use ccnic_testing::in_namespace;
 use common::{Nic, byte, until};
-use host::{Manner, Server, connect, echo, nic, receive, runs};
+use host::{Manner, Server, behind_a_router, connect, echo, nic, receive, runs};
 use relay::{Faults, Relay};
 
 const HOSTS: [&str; 2] = ["10.9.0.1", "fd09::1"];
@@ -302,31 +303,8 @@ fn a_path_with_a_smaller_mtu() {
 #[ignore = "for a_path_with_a_smaller_mtu"]
 fn a_path_with_a_smaller_mtu_inside() {
     let nic = nic();
-    let far = Command::new("unshare").args(["--net", "sleep", "1000"]).spawn().unwrap();
-    let far = Killed(far);
+    let far = behind_a_router();
     let pid = far.0.id();
-    let inside = format!("nsenter --target {pid} --net");
-    // It has its own namespace once the veth can be moved there and is gone here.
-    until("the client's namespace", || {
-        let (own, other) =
-            (std::fs::read_link("/proc/self/ns/net"), std::fs::read_link(format!("/proc/{pid}/ns/net")));
-        own.unwrap() != other.unwrap()
-    });
-    for command in [
-        "sysctl -w net.ipv4.ip_forward=1".to_owned(),
-        "sysctl -w net.ipv6.conf.all.forwarding=1".to_owned(),
-        format!("ip link add near type veth peer name far netns {pid}"),
-        "ip address add 10.8.0.1/24 dev near".to_owned(),
-        "ip address add fd08::1/64 dev near nodad".to_owned(),
-        "ip link set near mtu 1400 up".to_owned(),
-        format!("{inside} ip address add 10.8.0.2/24 dev far"),
-        format!("{inside} ip address add fd08::2/64 dev far nodad"),
-        format!("{inside} ip link set far up"),
-        format!("{inside} ip route add default via 10.8.0.1"),
-        format!("{inside} ip -6 route add default via fd08::1"),
-    ] {
-        assert!(runs(&command), "{command}");
-    }
     for (host, gateway) in [("10.9.0.1", "10.9.0.9"), ("fd09::1", "fd09::9")] {
         let mut options = common::options("10.9.0.1/24", "fd09::1/64");
         options.set_gateways([gateway.parse().unwrap()]).unwrap();
@@ -341,16 +319,6 @@ fn a_path_with_a_smaller_mtu_inside() {
         assert_eq!(String::from_utf8_lossy(&got.unwrap().stdout).trim(), "300000", "over {host}");
         let counters = server.end().counters();
         assert!(counters.paths_lowered > 0, "{counters:?}");
-    }
-}
-
-/// A process that ends with the test.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill(); // it may have ended already
-        let _ = self.0.wait();
     }
 }
 

@@ -79,6 +79,10 @@ impl<E: Engine> Core<E> {
             L4::Udp => self.port_unreachable(frame, &headers),
             L4::Tcp => self.segment(frame, &headers),
             L4::Fragment => self.fragment(frame, &headers, handler),
+            // The engine answers a protocol that it does not know by an error.
+            L4::Other(_) if !group && !self.unreachable.permits(self.now) => {
+                self.counters.errors_withheld += 1
+            }
             _ => self.other(frame, &headers),
         }
     }

@@ -77,7 +77,7 @@ pub struct Counters {
     pub half_open_expired: u64,
     /// How often a router has said that the path to a host carries only shorter packets, and was believed.
     pub paths_lowered: u64,
-    /// Errors of ICMP about datagrams to closed ports, and answers to long pings, that were not sent, since there were too many at once.
+    /// Errors of ICMP about closed ports and unknown protocols, and answers to long pings, that were not sent, since there were too many at once.
     pub errors_withheld: u64,
     /// Packets that came in fragments and were put together.
     pub reassembled: u64,

@@ -388,7 +388,7 @@ fn connections_do_not_follow_errors_about_datagrams() {
 
 /// RFC 1812 section 4.3.2.8: errors about datagrams to closed ports are limited in rate; one quotes what it is about.
 #[test]
-fn errors_about_closed_ports_are_limited() {
+fn errors_about_closed_ports_and_protocols_are_limited() {
     let _alone = alone();
     let mut hosts = Hosts::new(64);
     let datagram = [&[0, 5, 0, 6, 0, 13, 0, 0][..], b"hello"].concat();
@@ -405,6 +405,13 @@ fn errors_about_closed_ports_are_limited() {
     hosts.raw.send_ip(PEER, 17, &datagram);
     hosts.raw.settle();
     assert_eq!(hosts.raw.errors.len(), 1);
+    // So are those about protocols that nobody knows.
+    hosts.pass(SECOND);
+    hosts.raw.errors.clear();
+    (0..100).for_each(|_| hosts.raw.send_ip(PEER, 99, &datagram));
+    hosts.raw.settle();
+    assert_eq!((hosts.raw.errors.len(), hosts.raw.server.counters().errors_withheld), (50, 100));
+    assert_eq!(hosts.raw.errors[0][34..36], [3, 2]);
 }
 
 /// RFC 1122 section 4.2.3.9, RFC 5927 section 5: nobody there ends a handshake of ours, if the error has its number, and no more than that.

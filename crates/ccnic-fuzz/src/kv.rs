@@ -83,6 +83,7 @@ pub fn kv_datagrams(bytes: &[u8]) {
             frames.answer(datagram, &mut session, &server, |answer| {
                 assert!((udp::HEADER..=udp::LONGEST).contains(&answer.len()));
                 assert_eq!(answer[..2], datagram[..2], "the number of the request");
+                assert!(datagram[udp::HEADER].is_ascii_lowercase(), "an answer is not answered");
                 let short = |at: usize| u16::from_be_bytes([answer[at], answer[at + 1]]);
                 assert!(short(2) < short(4), "datagram {} of {}", short(2), short(4));
             });
@@ -99,7 +100,8 @@ pub fn kv_datagrams(bytes: &[u8]) {
                 );
                 assert_eq!(header[4..8], (len as u32).to_le_bytes());
             });
-            assert_eq!(answered.is_some(), datagram.len() >= rpc::HEADER);
+            let is_request = datagram.len() >= rpc::HEADER && datagram[2..4] != [0; 2];
+            assert_eq!(answered.is_some(), is_request, "an answer has no key, and is not answered");
         }
         session.check();
     }

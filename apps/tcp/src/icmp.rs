@@ -33,7 +33,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    fn permits(&mut self, now: Micros) -> bool {
+    pub(crate) fn permits(&mut self, now: Micros) -> bool {
         if self.next <= now {
             *self = Limit { left: AT_ONCE, next: now + PERIOD };
         }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+use clap::builder::RangedU64ValueParser;
 use clap::{Parser, ValueEnum};
 
 use crate::report::Report;
@@ -63,10 +64,10 @@ pub struct Args {
     #[arg(long, value_name = "REQUESTS")]
     inflight: Option<usize>,
     /// Connections of tcp: and unix:, which send in turn; with more requests in flight than connections, they are pipelined
-    #[arg(long, default_value_t = 16)]
+    #[arg(long, default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     connections: usize,
     /// Server threads of rpc:, each with its own port from PORT on
-    #[arg(long, default_value_t = 1, value_name = "THREADS")]
+    #[arg(long, default_value_t = 1, value_name = "THREADS", value_parser = clap::value_parser!(u16).range(1..))]
     shards: u16,
     /// Seconds to measure
     #[arg(long, default_value_t = 5.0)]

@@ -123,14 +123,14 @@ pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// The Ethernet address of a host that was given none: locally administered, and made of its IP addresses (FNV-1a). So the next program with
-/// these addresses has it, too, and is reached at once by those who keep it in their tables, where another one would be missed for a minute.
+/// The Ethernet address of a host that was given none: locally administered, and made of its IPv4 address, or, without one, of its IPv6
+/// address (FNV-1a). So the next program with this address has it, too, also with another one beside it, and is reached at once by those who
+/// keep it in their tables, where another one would be missed for a minute.
 fn made_up(options: &Options) -> [u8; 6] {
-    let bytes =
-        [options.ipv4, options.ipv6].into_iter().flatten().flat_map(|network| match network.address {
-            IpAddr::V4(address) => address.octets().to_vec(),
-            IpAddr::V6(address) => address.octets().to_vec(),
-        });
+    let bytes = options.ipv4.or(options.ipv6).into_iter().flat_map(|network| match network.address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    });
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     let [a, b, c, d, e, ..] = bytes.fold(0xcbf2_9ce4_8422_2325, mix).to_le_bytes();
     [2, a, b, c, d, e]
@@ -149,7 +149,8 @@ mod tests {
         assert_eq!(first[0], 2, "locally administered, of one host");
         let mut both = options("10.9.0.2/24");
         both.ipv6 = Some("fd09::2/64".parse().unwrap());
-        let others = [both, options("10.9.0.3/24"), options("10.9.1.2/24"), options("fd09::2/64")];
+        assert_eq!(made_up(&both), first, "the same with another address beside it");
+        let others = [options("10.9.0.3/24"), options("10.9.1.2/24"), options("fd09::2/64")];
         assert!(others.iter().all(|other| made_up(other) != first));
     }
 }

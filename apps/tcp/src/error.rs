@@ -76,7 +76,9 @@ pub enum Error {
         port: u16,
     },
     /// There is no way to that address.
-    #[error("no way to {address}: it is in no network of this host, and there is no gateway")]
+    #[error(
+        "no way to {address}: it is in no network of this host, and there is no gateway; give one, or an address of that network"
+    )]
     NoRoute {
         /// The address.
         address: IpAddr,

@@ -252,7 +252,7 @@ impl Options {
         let refuse = |why: String| Err(Error::Gateway { field, gateway, why });
         let of_the_link = |address| matches!(address, IpAddr::V6(address) if is_link_local(address));
         let Some(network) = network else {
-            return refuse(format!("and there is no {own} address; set {own}, or leave {field} out"));
+            return refuse(format!("and there is no {own} address; give one, or leave this gateway out"));
         };
         let Network { address, prefix } = network;
         if gateway.is_unspecified() || gateway.is_multicast() || gateway.is_loopback() {

@@ -31,7 +31,7 @@ pub(crate) fn open(options: &Options) -> anyhow::Result<Vec<Stack>> {
     let threads = u16::try_from(options.threads).context("-t")?;
     // One thread has every queue; others get what is for their shard by the port.
     for queue in (0..threads).filter(|_| threads > 1 && options.rpc_port != 0) {
-        let dst_port = Some(options.rpc_port.checked_add(queue).context("--rpc-port: not so many ports")?);
+        let dst_port = Some(options.rpc_port.checked_add(queue).with_context(|| too_high(options))?);
         let matches = FlowMatch { protocol: Some(17), dst_port, ..FlowMatch::default() };
         stack_options.flows.push(FlowRule { priority: 0, matches, to: FlowTarget::Queue(queue), mark: None });
     }
@@ -51,10 +51,15 @@ pub(crate) fn endpoints(options: &Options) -> anyhow::Result<Vec<Endpoint>> {
     Ok(all)
 }
 
+fn too_high(options: &Options) -> String {
+    let most = usize::from(u16::MAX).saturating_sub(options.threads);
+    format!("--rpc-port {}: with -t {} it is at most {most}", options.rpc_port, options.threads)
+}
+
 /// The ports of --rpc-port.
 fn rpc_ports(options: &Options) -> anyhow::Result<impl Iterator<Item = u16> + use<>> {
     let (first, count) = (options.rpc_port, if options.rpc_port == 0 { 0 } else { options.threads });
-    let last = u16::try_from(usize::from(first) + count).context("--rpc-port: not so many ports")?;
+    let last = u16::try_from(usize::from(first) + count).with_context(|| too_high(options))?;
     Ok(first..last)
 }
 

@@ -20,7 +20,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// Opens queues of network interfaces by AF_XDP, and hands them over to ccnicd, which needs no capabilities then.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = "ccnicd-xdp", version)]
 struct Args {
     /// Where daemons connect: `ccnicd --port xdp:IFACE,helper=PATH`
     #[arg(long, value_name = "PATH")]

@@ -251,7 +251,7 @@ impl Config {
             mac_table: self.mac_table.or(file.mac_table),
             mac_port: self.mac_port.or(file.mac_port),
             reserved: self.reserved.or(file.reserved),
-            ports: file.ports.into_iter().chain(self.ports).collect(),
+            ports: both(file.ports, self.ports),
             programs: file.programs.into_iter().chain(self.programs).collect(),
             defaults: self.defaults.or(&file.defaults),
             flows: file.flows.into_iter().chain(self.flows).collect(),
@@ -270,8 +270,8 @@ impl Config {
             socket_owner: self.socket_owner.or(file.socket_owner),
             socket_group: self.socket_group.or(file.socket_group),
             sandbox: self.sandbox.or(file.sandbox),
-            later_ports: file.later_ports.into_iter().chain(self.later_ports).collect(),
-            later_paths: file.later_paths.into_iter().chain(self.later_paths).collect(),
+            later_ports: both(file.later_ports, self.later_ports),
+            later_paths: both(file.later_paths, self.later_paths),
             log: self.log.or(file.log),
             log_format: self.log_format.or(file.log_format),
             metrics: self.metrics.or(file.metrics),
@@ -288,6 +288,12 @@ impl Config {
     pub fn log(&self) -> &str {
         self.log.as_deref().unwrap_or("info")
     }
+}
+
+/// A list of the file and what flags add to it: a file may be what `ccnic config` says of a daemon with those flags.
+fn both<T: PartialEq>(file: Vec<T>, flags: Vec<T>) -> Vec<T> {
+    let added: Vec<T> = flags.into_iter().filter(|flag| !file.contains(flag)).collect();
+    file.into_iter().chain(added).collect()
 }
 
 fn is_false(yes: &bool) -> bool {

@@ -75,6 +75,25 @@ fn nothing_said_is_the_default_and_flags_come_before_the_file() {
     assert_eq!(settings.ports.iter().map(|port| port.name()).collect::<Vec<_>>(), ["tap:a", "tap:b"]);
 }
 
+/// `ccnic config > nic.toml; ccnic apply nic.toml` changes nothing, also of a daemon whose lists came from flags.
+#[test]
+fn a_file_that_says_what_flags_say_adds_nothing() {
+    let flags = || Config {
+        ports: vec![
+            PortConfig::from_flag("tap:a,mtu=1400").unwrap(),
+            PortConfig::from_flag("tap:b").unwrap(),
+        ],
+        later_paths: vec!["/tmp".into()],
+        ..parse("wire = 'switch'\nlater-ports = ['tap']").unwrap()
+    };
+    let now = flags();
+    let said = parse(&now.to_toml().unwrap()).unwrap();
+    let again = flags().or(said);
+    now.check_reload(&again).unwrap();
+    assert_eq!(now.difference(&again).unwrap(), []);
+    assert_eq!(again.settle().unwrap().ports.len(), 2);
+}
+
 #[test]
 fn frames_for_the_next_bridge_are_dropped_unless_it_is_said() {
     use crate::switch::Reserved;

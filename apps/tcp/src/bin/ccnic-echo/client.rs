@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use hdrhistogram::Histogram;
 
 use crate::net::Net;
@@ -13,10 +14,10 @@ use crate::net::Net;
 #[derive(Debug, Args)]
 pub(crate) struct Load {
     /// Connections
-    #[arg(long, default_value_t = 96)]
+    #[arg(long, default_value_t = 96, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub(crate) flows: usize,
     /// Requests under way on each connection
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     depth: usize,
     /// Bytes of a request and of its answer, at least 16
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(16..))]

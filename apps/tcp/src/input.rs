@@ -7,6 +7,7 @@ use ccnic_frame::{Checksum, Headers, L3, L4, Meta, checksum};
 use crate::connections::{Conn, Entry, Holder, Tuple};
 use crate::core::Core;
 use crate::engine::{Engine, Phase};
+use crate::icmp::is_nobody;
 use crate::neighbours;
 use crate::udp::{Datagrams, Reply, Template, ends};
 
@@ -144,6 +145,10 @@ impl<E: Engine> Core<E> {
         let Some((from, to)) = ends(frame, headers) else { return false };
         if !self.bound.contains(&to.port()) || !self.is_ours(to.ip()) {
             return false;
+        }
+        if is_nobody(from.ip()) || self.is_ours(from.ip()) {
+            self.counters.malformed += 1; // RFC 1122 section 3.2.1.3
+            return true;
         }
         let Some(sender) = frame.get(6..12).and_then(|mac| mac.first_chunk::<6>()) else { return false };
         let Some(template) = Template::new([self.mac, *sender], to, from) else { return false };

@@ -22,14 +22,19 @@ impl Paths {
         Paths { known: HashMap::new() }
     }
 
-    /// The path to this host carries so much; false when it was known to carry no more, or nothing more can be remembered.
+    /// The path to this host carries so much; false when it was known to carry no more. Where there is no room, the one that would be forgotten
+    /// first is: whoever makes errors up keeps no true one out.
     pub(crate) fn learn(&mut self, now: Micros, to: IpAddr, mtu: usize) -> bool {
         if self.known.len() >= MOST {
             self.known.retain(|_, (_, until)| *until > now);
         }
         let lower = self.known(now, to).is_none_or(|(known, _)| mtu < known);
-        if !lower || self.known.len() >= MOST && !self.known.contains_key(&to) {
+        if !lower {
             return false;
+        }
+        if self.known.len() >= MOST && !self.known.contains_key(&to) {
+            let first = self.known.iter().min_by_key(|(_, (_, until))| *until).map(|(host, _)| *host);
+            first.and_then(|host| self.known.remove(&host));
         }
         self.known.insert(to, (mtu, now.saturating_add(LIFETIME)));
         true
@@ -58,8 +63,10 @@ mod tests {
         let host = |n: u32| IpAddr::from(n.to_be_bytes());
         let mut paths = Paths::new();
         assert_eq!(paths.known(0, host(0)), None);
-        assert!((0..MOST as u32).all(|n| paths.learn(0, host(n), 1400)));
-        assert!(!paths.learn(1, host(5000), 1400), "there is no room");
+        assert!((0..MOST as u32).all(|n| paths.learn(u64::from(n > 9), host(n), 1400)));
+        assert!(paths.learn(1, host(5000), 1400), "one makes room");
+        assert_eq!(paths.known.len(), MOST);
+        assert_eq!((0..10).filter(|n| paths.known(1, host(*n)).is_none()).count(), 1, "of the first");
         assert!(
             !paths.learn(1, host(5), 1400) && !paths.learn(1, host(5), 1401) && paths.learn(1, host(5), 1300)
         );

@@ -11,6 +11,9 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
+/// Whose events there are.
+const CRATES: [&str; 5] = ["ccnicd", "ccnic", "ccnic_control", "ccnic_nic", "ccnic_shm"];
+
 /// The filter that `text` describes. A target that it does not name logs as without a filter, unless it says otherwise.
 ///
 /// # Errors
@@ -30,10 +33,11 @@ pub fn filter(text: &str) -> anyhow::Result<Targets> {
              {word}=LEVEL"
         );
     }
-    let target = |part: &&&str| part.split_once('=').is_some_and(|(target, _)| !target.starts_with("ccnic"));
-    if let Some((target, level)) = parts.iter().find(target).and_then(|part| part.split_once('=')) {
+    let strange = |target: &&str| !CRATES.contains(&target.split("::").next().unwrap_or_default());
+    let targets = parts.iter().filter_map(|part| part.split_once('=')).map(|(target, _)| target);
+    if let Some(target) = targets.clone().find(strange) {
         anyhow::bail!(
-            "{text} is no log filter: {target} is no part of ccnicd, whose parts begin with ccnic: write ccnicd::{target}={level}"
+            "{text} is no log filter: {target} is no part of ccnicd; write ccnicd::PART=LEVEL, with a part that its log names"
         );
     }
     let filter = match parts.is_empty() {
@@ -194,6 +198,8 @@ mod tests {
             " info",
             "ccnicd=loud",
             "metrics=debug",
+            "ccnicfoo=debug",
+            "ccnicd:metrics=debug",
             "info,tokio=debug",
             "=,=",
             "ccnicd=",

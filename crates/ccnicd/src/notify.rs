@@ -8,11 +8,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
 use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
     SocketType, sendmsg, socket_with,
 };
+
+/// How long a service manager that is busy is waited for.
+const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
 /// The connection; of a daemon that nobody waits for, none.
 static MANAGER: OnceLock<OwnedFd> = OnceLock::new();
@@ -53,7 +57,15 @@ pub(crate) fn tell(words: &str, with: Option<BorrowedFd<'_>>) {
     if with.is_some() {
         beside.push(SendAncillaryMessage::ScmRights(&fds));
     }
-    if let Err(e) = sendmsg(manager, &[IoSlice::new(words.as_bytes())], &mut beside, SendFlags::NOSIGNAL) {
+    let mut send = || sendmsg(manager, &[IoSlice::new(words.as_bytes())], &mut beside, SendFlags::NOSIGNAL);
+    let sent = match send() {
+        // It has ten messages to read already, or as many as the system permits.
+        Err(Errno::AGAIN) => {
+            poll(&mut [PollFd::new(manager, PollFlags::OUT)], Some(&PATIENCE)).and_then(|_| send())
+        }
+        sent => sent,
+    };
+    if let Err(e) = sent {
         tracing::warn!("the service manager was not told {words:?}: {e}");
     }
 }

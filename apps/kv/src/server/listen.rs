@@ -160,12 +160,18 @@ pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
     fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
-/// True when somebody listens at a socket. One whose backlog is full is not waited for: it is whoever's.
-fn listens(path: &Path) -> bool {
-    let kind = (AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC);
-    let connected = SocketAddrUnix::new(path)
-        .and_then(|address| rustix::net::connect(&socket_with(kind.0, kind.1, kind.2, None)?, &address));
-    matches!(connected, Ok(()) | Err(Errno::AGAIN))
+/// True when a socket was left behind. One whose backlog is full is not waited for: it is whoever's.
+///
+/// # Errors
+/// Why that cannot be told: it is of another kind, or may not be connected to.
+fn nobody_listens(path: &Path) -> Result<bool, Errno> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
+        Ok(()) | Err(Errno::AGAIN) => Ok(false),
+        Err(Errno::CONNREFUSED) => Ok(true),
+        Err(e) => Err(e),
+    }
 }
 
 /// A socket that a server has left behind gives way; anything else does not. There is no moment in which it has other permissions, and they
@@ -173,8 +179,13 @@ fn listens(path: &Path) -> bool {
 fn unix(path: &Path, mode: u32, backlog: u16) -> anyhow::Result<UnixListener> {
     let found = identity(path);
     if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
-        if listens(path) {
-            bail!("-s {}: another server listens there", path.display());
+        match nobody_listens(path) {
+            Ok(true) => {}
+            Ok(false) => bail!("-s {}: another server listens there", path.display()),
+            Err(e) => bail!(
+                "-s {}: it may be another program's: {e}; remove it, or choose another path",
+                path.display()
+            ),
         }
         if identity(path) == found {
             fs::remove_file(path).with_context(|| format!("-s {}", path.display()))?;
@@ -205,5 +216,14 @@ mod tests {
         assert!(refused.to_string().contains("another server listens there"), "{refused}");
         drop(other);
         assert!(unix(&path, 0o600, 1).is_ok(), "a socket that nobody has gives way");
+    }
+
+    #[test]
+    fn a_socket_of_another_kind_is_another_programs() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let _other = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+        let refused = unix(&path, 0o600, 1).unwrap_err();
+        assert!(refused.to_string().contains("it may be another program's"), "{refused}");
     }
 }

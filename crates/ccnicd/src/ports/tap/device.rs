@@ -54,7 +54,13 @@ impl Device {
         if queues.is_empty() {
             return Ok(None);
         }
-        let (name, there) = match Device::interface_of(&queues, options.queues) {
+        let (kept, wanted) = (queues.len(), usize::from(options.queues));
+        ensure!(
+            kept == wanted,
+            "the service manager has kept it with queues={kept}: say that, or stop the service, which ends the interface, before it is \
+             started with queues={wanted}"
+        );
+        let (name, there) = match Device::interface_of(&queues) {
             Ok(found) => found,
             Err(e) => {
                 tracing::warn!(interface = options.name, "not taken over from the service manager: {e:#}");
@@ -68,11 +74,10 @@ impl Device {
         device.map(Some).context("the interface that the service manager has kept")
     }
 
-    /// The interface that all these queues are of, if it has so many, and its network namespace.
-    fn interface_of(queues: &[OwnedFd], number: u16) -> anyhow::Result<(String, OwnedFd)> {
-        ensure!(queues.len() == usize::from(number), "it has {} queues", queues.len());
+    /// The interface that all these queues are of, and its network namespace.
+    fn interface_of(queues: &[OwnedFd]) -> anyhow::Result<(String, OwnedFd)> {
         let names: Result<Vec<_>, _> =
-            queues.iter().map(|queue| tun::name(queue.as_fd(), number > 1)).collect();
+            queues.iter().map(|queue| tun::name(queue.as_fd(), queues.len() > 1)).collect();
         let names = names.context("a queue is none of such an interface")?;
         let (name, first) = names.first().zip(queues.first()).context("it has no queue")?;
         ensure!(names.iter().all(|other| other == name), "its queues are those of several interfaces");

@@ -118,7 +118,7 @@ impl Sources {
             L3::Other if headers.ether_type == ARP => {
                 self.allows_arp(mac, start.get(headers.l3_at..).unwrap_or_default())
             }
-            L3::Other => !REFUSED.contains(&headers.ether_type),
+            L3::Other => !REFUSED.contains(&headers.ether_type) && !is_snap(start, &headers),
         }
     }
 
@@ -258,6 +258,13 @@ impl Chain<'_> {
     }
 }
 
+/// True for a frame of IEEE 802.3 that has its type behind LLC and SNAP (RFC 1042): some receivers take what is in it for IP.
+fn is_snap(start: &[u8], headers: &Headers) -> bool {
+    const FIRST_ETHER_TYPE: u16 = 0x600;
+    headers.ether_type < FIRST_ETHER_TYPE
+        && start.get(headers.l3_at..).is_some_and(|llc| llc.starts_with(&[0xaa, 0xaa, 3]))
+}
+
 /// The UDP header in an IPv4 packet, also in one that is the first fragment of several: it lies there whole, as a fragment has eight bytes.
 fn udp_of_ipv4(start: &[u8], at: usize) -> Option<&[u8]> {
     let packet = start.get(at..)?;
@@ -381,6 +388,13 @@ mod tests {
             assert!(allows(&tagged(&good, tags)) && !allows(&tagged(&bad, tags)), "{tags}");
         }
         assert!(!allows(&tagged(&good, 3)));
+        let snap = [&[0xaa, 0xaa, 3, 0, 0, 0][..], &v4([10, 0, 0, 6], 6, &[0; 20])[12..]].concat();
+        let snap = ethernet(snap.len() as u16, &snap);
+        assert!(!allows(&snap) && !allows(&tagged(&snap, 1)), "IP behind LLC and SNAP");
+        assert!(
+            allows(&ethernet(38, &[&[0x42, 0x42, 3][..], &[0; 35]].concat())),
+            "other frames with a length"
+        );
         let pause = ethernet(0x8808, &[&[0, 1, 0xff, 0xff][..], &[0; 42]].concat());
         assert!(!allows(&pause) && !allows(&tagged(&pause, 1)), "it stops the port that it is sent to");
     }

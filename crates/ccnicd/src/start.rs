@@ -88,23 +88,29 @@ impl Start {
             port.check_interface().with_context(|| options.said_port(at))?;
         }
         sandbox::enter(&confinement, account, &needs).context(of_sandbox)?;
+        let mut recorded: Vec<PathBuf> = Vec::new();
         for (at, port) in ports() {
             if let PortOptions::Pcap(files) = port {
-                check_files(files).with_context(|| options.said_port(at))?;
+                check_files(files, &mut recorded).with_context(|| options.said_port(at))?;
             }
         }
         Ok(())
     }
 }
 
-/// Opens what is replayed, and sees whether what is recorded could be made: beginning a recording cuts the file.
-fn check_files(options: &PcapOptions) -> anyhow::Result<()> {
+/// Opens what is replayed, and sees whether what is recorded could be made, in a file that is not `recorded` in by a port before: beginning a
+/// recording cuts the file.
+fn check_files(options: &PcapOptions, recorded: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     if options.replay.is_some() {
         PcapPort::open(&PcapOptions { record: None, ..options.clone() })?;
     }
     let Some(record) = &options.record else { return Ok(()) };
     let same = options.replay.as_deref().is_some_and(|replay| files::are_one(replay, record));
     ensure!(!same, "a file is replayed and recorded at once: name another one");
+    let whole = std::path::absolute(record).with_context(|| record.display().to_string())?;
+    let twice = recorded.iter().any(|other| *other == whole || files::are_one(other, &whole));
+    ensure!(!twice, "record={}: another port records in this file: name another one", record.display());
+    recorded.push(whole);
     let parent = record.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = parent.map_or_else(|| PathBuf::from("."), Path::to_owned);
     let may = accessat(CWD, &directory, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS);

@@ -174,6 +174,13 @@ fn a_check_refuses_what_a_start_refuses() {
         (port(&format!("kind = 'pcap'\nname = '{}'", at("text"))), "line 2: port pcap:"),
         (port(&format!("kind = 'pcap'\nname = 'record={}'", at("none/a"))), "line 2: port pcap:record="),
         (
+            switch(&format!(
+                "[[port]]\nkind = 'pcap'\nname = 'record={0}/twice'\n[[port]]\nkind = 'pcap'\nname = 'record={0}/./twice'",
+                at("")
+            )),
+            "another port records in this file",
+        ),
+        (
             port("kind = 'xdp'\nname = 'missing0'\noptions = { helper = '/nowhere/x' }"),
             "line 2: port xdp:missing0: ",
         ),

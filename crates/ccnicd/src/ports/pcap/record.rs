@@ -1,14 +1,17 @@
 //! A file that packets to the port are recorded in. The polling thread makes blocks of them in memory, another thread writes these to the
 //! disk: where that is too slow, packets are dropped and counted; when it is full, recording ends and the switch goes on.
 
-use std::fs::File;
+use std::collections::BTreeSet;
+use std::fs::{File, Metadata};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use ccnic::Desc;
 use ccnic_control::files;
 use ccnic_shm::NativeMemory;
@@ -22,6 +25,39 @@ const CHUNK: usize = 256 << 10;
 
 /// What was recorded is written after so long at most, if the port is polled.
 const DELAY: Duration = Duration::from_millis(20);
+
+/// Files that ports record in, by device and inode.
+static TAKEN: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
+
+/// A place in [`TAKEN`], of a regular file: two ports would write over each other.
+#[derive(Debug)]
+struct Sole((u64, u64));
+
+impl Sole {
+    fn identity(about: &Metadata) -> Option<(u64, u64)> {
+        about.is_file().then(|| (about.dev(), about.ino()))
+    }
+
+    fn is_taken(path: &Path) -> bool {
+        let taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        path.metadata()
+            .ok()
+            .and_then(|about| Sole::identity(&about))
+            .is_some_and(|file| taken.contains(&file))
+    }
+
+    fn take(about: &Metadata) -> Option<Sole> {
+        let file = Sole::identity(about)?;
+        TAKEN.lock().unwrap_or_else(PoisonError::into_inner).insert(file);
+        Some(Sole(file))
+    }
+}
+
+impl Drop for Sole {
+    fn drop(&mut self) {
+        TAKEN.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+    }
+}
 
 /// Blocks of packets.
 #[derive(Debug)]
@@ -48,15 +84,25 @@ impl Recorder {
     /// # Errors
     /// When it cannot be written.
     pub(super) fn open(path: &Path) -> anyhow::Result<Recorder> {
+        // Before what there is is cut away.
+        ensure!(!Sole::is_taken(path), "another port records in this file: name another one");
         let mut file = files::create_private(path).context("could not make it")?;
+        let sole = Sole::take(&file.metadata().context("could not look at it")?);
         let header = write::header();
         file.write_all(&header).context("could not write to it")?;
         let ((full, chunks), (back, empty)) = (sync_channel(CHUNKS), sync_channel(CHUNKS));
         (0..CHUNKS)
             .try_for_each(|_| back.send(Chunk { bytes: Vec::with_capacity(CHUNK), packets: 0 }))
             .context("no memory")?;
-        let mut writing =
-            Writing { path: path.to_owned(), file, written: header.len() as u64, packets: 0, chunks, back };
+        let mut writing = Writing {
+            path: path.to_owned(),
+            file,
+            written: header.len() as u64,
+            packets: 0,
+            chunks,
+            back,
+            _sole: sole,
+        };
         let thread = std::thread::Builder::new().name("ccnicd-record".to_owned());
         let writer = thread.spawn(move || writing.run()).context("could not start a thread")?;
         Ok(Recorder { chunk: None, since: Instant::now(), empty, full: Some(full), writer: Some(writer) })
@@ -141,6 +187,7 @@ impl Drop for Recorder {
 /// The side of the thread that writes.
 struct Writing {
     path: PathBuf,
+    _sole: Option<Sole>,
     file: File,
     /// Bytes of whole chunks, and the packets in them.
     written: u64,

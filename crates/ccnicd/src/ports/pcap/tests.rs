@@ -172,3 +172,20 @@ fn what_is_skipped_is_counted_each_time() {
     assert_eq!(replayed(&mut replay, 6).iter().map(Vec::len).collect::<Vec<_>>(), [60, 61, 60, 61, 60, 61]);
     assert_eq!(replay.skipped(), 3);
 }
+
+/// Two ports would write over each other.
+#[test]
+fn a_file_is_recorded_in_by_one_port() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = |name: &str| {
+        PcapPort::open(&PcapOptions { record: Some(directory.path().join(name)), ..PcapOptions::new(None) })
+    };
+    let first = open("out").unwrap();
+    for name in ["out", "./out"] {
+        let refused = format!("{:#}", open(name).unwrap_err());
+        assert!(refused.contains("another port records in this file"), "{refused}");
+    }
+    let _other = open("other").unwrap();
+    drop(first);
+    assert!(open("out").is_ok());
+}

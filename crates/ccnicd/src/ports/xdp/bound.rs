@@ -248,7 +248,8 @@ fn attach_remedy(e: &io::Error, name: &str) -> String {
     match Errno::from_io_error(e) {
         Some(Errno::PERM) => "that takes CAP_NET_ADMIN".to_owned(),
         Some(Errno::BUSY | Errno::EXIST) => format!(
-            "it has another one; end the program that has attached it, or take it off: ip link set dev {name} xdp off"
+            "it has another one; end the program that has attached it, which may be another port of this daemon, or take it off: ip link \
+             set dev {name} xdp off"
         ),
         Some(Errno::OPNOTSUPP) => "its driver has no native mode: say mode=auto or mode=generic".to_owned(),
         _ => format!(

@@ -146,7 +146,7 @@ impl<E: Engine> Core<E> {
         if !self.bound.contains(&to.port()) || !self.is_ours(to.ip()) {
             return false;
         }
-        if is_nobody(from.ip()) || self.is_ours(from.ip()) {
+        if is_nobody(from.ip()) {
             self.counters.malformed += 1; // RFC 1122 section 3.2.1.3
             return true;
         }

@@ -376,12 +376,12 @@ mod tests {
             (
                 v6,
                 &["10.9.0.1"],
-                "gateway4 is 10.9.0.1, and there is no ipv4 address; set ipv4, or leave gateway4 out",
+                "gateway4 is 10.9.0.1, and there is no ipv4 address; give one, or leave this gateway out",
             ),
             (
                 v4,
                 &["fe80::1"],
-                "gateway6 is fe80::1, and there is no ipv6 address; set ipv6, or leave gateway6 out",
+                "gateway6 is fe80::1, and there is no ipv6 address; give one, or leave this gateway out",
             ),
             (both, &["10.9.0.1", "fd09::1", "10.9.0.1"], "10.9.0.1 and 10.9.0.1 are gateways"),
             (

@@ -68,11 +68,13 @@ mod tests {
         assert_eq!(paths.known.len(), MOST);
         assert_eq!((0..10).filter(|n| paths.known(1, host(*n)).is_none()).count(), 1, "of the first");
         assert!(
-            !paths.learn(1, host(5), 1400) && !paths.learn(1, host(5), 1401) && paths.learn(1, host(5), 1300)
+            !paths.learn(1, host(500), 1400)
+                && !paths.learn(1, host(500), 1401)
+                && paths.learn(1, host(500), 1300)
         );
-        assert_eq!(paths.known(2, host(5)), Some((1300, LIFETIME + 1)));
+        assert_eq!(paths.known(2, host(500)), Some((1300, LIFETIME + 1)));
         assert_eq!(paths.known(LIFETIME, host(6)), None);
-        assert!(paths.learn(LIFETIME, host(5000), 1400), "the old ones make room");
-        assert_eq!(paths.known.len(), 2);
+        assert!(paths.learn(2 * LIFETIME, host(6000), 1400), "the old ones make room");
+        assert_eq!(paths.known.len(), 1);
     }
 }

@@ -74,7 +74,6 @@ fn blocks_for_a_shell_are_lines_of_commands() {
         "apps/kv/README.md",
         "apps/kv-load/README.md",
         "apps/tcp/README.md",
-        "fuzz/README.md",
     ] {
         for block in blocks(&text(path)) {
             let lines: Vec<&str> =

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
+use std::net::ToSocketAddrs;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use crate::dial;
 
@@ -85,27 +86,10 @@ fn cpu_ns(pid: u32) -> anyhow::Result<f64> {
     Ok(sum)
 }
 
-/// A stream whose calls end in time.
-trait Timed: Read + Write {
-    fn limit(&self, time: Duration) -> std::io::Result<()>;
-}
-
-impl Timed for TcpStream {
-    fn limit(&self, time: Duration) -> std::io::Result<()> {
-        self.set_write_timeout(Some(time)).and_then(|()| self.set_read_timeout(Some(time)))
-    }
-}
-
-impl Timed for UnixStream {
-    fn limit(&self, time: Duration) -> std::io::Result<()> {
-        self.set_write_timeout(Some(time)).and_then(|()| self.set_read_timeout(Some(time)))
-    }
-}
-
 /// Asks for `stats`, and waits `patience` for all of the answer.
-fn figures(mut stream: impl Timed, patience: Duration) -> anyhow::Result<Figures> {
+fn figures(mut stream: impl Read + Write + AsFd, patience: Duration) -> anyhow::Result<Figures> {
     let end = Instant::now() + patience;
-    stream.limit(patience)?;
+    set_socket_timeout(&stream, Timeout::Send, Some(patience))?;
     stream.write_all(b"stats\r\n")?;
     let (mut answer, mut part) = (Vec::new(), [0; 4096]);
     while answer != b"END\r\n" && !answer.ends_with(b"\nEND\r\n") {
@@ -113,7 +97,7 @@ fn figures(mut stream: impl Timed, patience: Duration) -> anyhow::Result<Figures
         let late = || format!("the server has not answered to `stats` for {} s", patience.as_secs_f64());
         anyhow::ensure!(!left.is_zero(), late());
         anyhow::ensure!(answer.len() < LONGEST, "the server's answer to `stats` does not end");
-        stream.limit(left)?;
+        set_socket_timeout(&stream, Timeout::Recv, Some(left))?;
         match stream.read(&mut part) {
             Ok(0) => anyhow::bail!("the server closed the connection within its answer"),
             Ok(count) => answer.extend_from_slice(part.get(..count).unwrap_or_default()),
@@ -142,7 +126,7 @@ pub fn between(before: &Figures, after: &Figures) -> Figures {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
     use super::*;
-    use std::os::unix::net::UnixListener;
+    use std::os::unix::net::{UnixListener, UnixStream};
 
     #[test]
     fn what_is_no_number_is_passed_over() {

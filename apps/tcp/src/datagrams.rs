@@ -23,8 +23,8 @@ impl<E: Engine> Stack<E> {
     }
 
     /// The peer at this address for [`send_to`](Stack::send_to); `None` while its Ethernet address is not known: poll, and ask again.
-    /// Ask again each minute or so: a peer may get another Ethernet address. A stack has one link, so the scope id of a link-local address says
-    /// nothing, and is ignored.
+    /// Ask again each minute or so: a peer may get another Ethernet address. The scope id of a link-local address is ignored: a
+    /// stack has one link.
     ///
     /// # Errors
     /// [`Error::NoRoute`].
@@ -61,7 +61,7 @@ impl<E: Engine> Stack<E> {
     /// Begins the answer to a datagram that has come before; [`Reply::send`] queues it. Example: [`Later`].
     pub fn answer_to(&mut self, to: &Later) -> Reply<'_> {
         let core = &mut self.core;
-        let mtu = if core.knows_no_path() { core.options.mtu } else { core.mtu_to(to.0.destination()) };
+        let mtu = core.mtu_to(to.0.destination());
         Reply::new(&mut core.out, to.0, mtu)
     }
 

@@ -5,13 +5,13 @@
 use std::net::{IpAddr, SocketAddr};
 
 use ccnic_frame::headers::{FRAGMENT, ICMP, ICMPV6, TCP, UDP};
-use ccnic_frame::{Headers, L3, L4, Meta, Sum, checksum};
+use ccnic_frame::{Headers, L4, Meta, Sum, checksum};
 
 use crate::connections::{Conn, Holder, Tuple};
 use crate::core::Core;
 use crate::engine::{Engine, Micros, Output, Phase};
 use crate::paths::Paths;
-use crate::udp::{ETHERNET, addresses};
+use crate::udp::{Template, addresses};
 
 /// Answers to pings: protocol, type and code, in the place of a port.
 const ECHO_V4: (u8, u16) = (ICMP, 0);
@@ -99,11 +99,7 @@ impl Notice {
         let ports = [short(quoted, begin)?, short(quoted, begin + 2)?];
         let seq = quoted.get(begin + 4..).and_then(<[u8]>::first_chunk).copied().map(u32::from_be_bytes);
         let [from, to] = [SocketAddr::new(from, ports[0]), SocketAddr::new(to, ports[1])];
-        let right = match headers.l4 {
-            L4::Icmp => Sum::of(message).value() == 0xffff,
-            _ => checksum::verify_l4(frame, headers, []) == Ok(true),
-        };
-        right.then_some(Notice {
+        has_right_checksum(frame, headers).then_some(Notice {
             kind,
             protocol,
             from,
@@ -120,6 +116,28 @@ pub(crate) fn is_nobody(from: IpAddr) -> bool {
         IpAddr::V6(from) => from.is_loopback(),
     };
     from.is_unspecified() || from.is_multicast() || other
+}
+
+/// True when a message of ICMP or ICMPv6 has the right checksum.
+pub(crate) fn has_right_checksum(frame: &[u8], headers: &Headers) -> bool {
+    match headers.l4 {
+        L4::Icmp => {
+            frame.get(headers.l4_at..headers.l4_end).is_some_and(|message| Sum::of(message).value() == 0xffff)
+        }
+        _ => checksum::verify_l4(frame, headers, []) == Ok(true),
+    }
+}
+
+/// Fills in the checksum behind the IP header: of ICMP, ICMPv6 or UDP.
+pub(crate) fn fill_checksum(frame: &mut [u8], headers: &Headers) {
+    if headers.l4 != L4::Icmp {
+        let _ = checksum::fill_l4(frame, headers, []); // which these have
+        return;
+    }
+    let message = frame.get_mut(headers.l4_at..headers.l4_end).unwrap_or_default();
+    message.iter_mut().skip(2).take(2).for_each(|byte| *byte = 0);
+    let checksum = Sum::of(message).checksum().to_be_bytes();
+    message.iter_mut().skip(2).zip(checksum).for_each(|(to, from)| *to = from);
 }
 
 impl<E: Engine> Core<E> {
@@ -186,42 +204,33 @@ impl<E: Engine> Core<E> {
         } else if is_nobody(from) {
             self.counters.malformed += 1;
         } else if self.out.room() && self.unreachable.permits(self.now) {
-            self.send_port_unreachable(frame, headers);
+            self.send_port_unreachable(frame, headers, from, to);
         } else {
             self.counters.errors_withheld += 1;
         }
     }
 
-    fn send_port_unreachable(&mut self, frame: &[u8], headers: &Headers) {
-        let ipv4 = headers.l3 == L3::Ipv4;
-        let (ip, most) = if ipv4 { (20, 576) } else { (40, 1280) };
+    fn send_port_unreachable(&mut self, frame: &[u8], headers: &Headers, from: IpAddr, to: IpAddr) {
+        let Some(mut template) = self.answer_between(frame, from, to) else { return };
+        let (protocol, about, ip, most) =
+            if to.is_ipv4() { (ICMP, [3, 3], 20, 576) } else { (ICMPV6, [1, 4], 40, 1280) };
         let packet = frame.get(headers.l3_at..headers.l3_end).unwrap_or_default();
         let quoted = packet.get(..most - ip - MESSAGE).unwrap_or(packet);
-        let payload = MESSAGE + quoted.len();
-        let short = |n: usize| (n as u16).to_be_bytes();
-        let octets = |at: usize, n: usize| packet.get(at..at + n).unwrap_or_default();
-        let head = if ipv4 {
-            let fixed = [&[0x45, 0][..], &short(ip + payload), &[0, 0, 0x40, 0, 64, 1, 0, 0]].concat();
-            [&[8, 0], &fixed[..], octets(16, 4), octets(12, 4), &[3, 3]].concat()
-        } else {
-            let fixed = [&[0x60, 0, 0, 0][..], &short(payload), &[58, 64]].concat();
-            [&[0x86, 0xdd], &fixed[..], octets(24, 16), octets(8, 16), &[1, 4]].concat()
-        };
-        let answer =
-            [frame.get(6..12).unwrap_or_default(), &self.mac, &head, &[0; MESSAGE - 2], quoted].concat();
+        let head = template.ip_headers(protocol, MESSAGE + quoted.len());
+        let answer = [head, &about, &[0; MESSAGE - 2], quoted].concat();
         self.out.frame(answer.len(), |bytes| {
             bytes.copy_from_slice(&answer);
             let headers = Headers::parse(bytes, bytes.len());
-            if ipv4 {
-                let message = bytes.get_mut(ETHERNET + ip..).unwrap_or_default();
-                let checksum = Sum::of(message).checksum().to_be_bytes();
-                message.iter_mut().skip(2).zip(checksum).for_each(|(to, from)| *to = from);
-                let _ = checksum::fill_ipv4(bytes, &headers); // which it has
-            } else {
-                let _ = checksum::fill_l4(bytes, &headers, []); // which ICMPv6 has
-            }
+            let _ = checksum::fill_ipv4(bytes, &headers); // where it is IPv4
+            fill_checksum(bytes, &headers);
             (Meta::default(), ())
         });
+    }
+
+    /// The headers of an answer to a packet `from` another host `to` this one, with the Ethernet addresses of its frame turned round.
+    pub(crate) fn answer_between(&self, frame: &[u8], from: IpAddr, to: IpAddr) -> Option<Template> {
+        let sender = frame.get(6..12)?.first_chunk()?;
+        Template::new([self.mac, *sender], SocketAddr::new(to, 0), SocketAddr::new(from, 0))
     }
 
     /// The path to this host carries packets of so many bytes of IP.

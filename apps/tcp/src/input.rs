@@ -116,13 +116,8 @@ impl<E: Engine> Core<E> {
     /// Bytes of the longest packet that reaches this host in one piece, as far as known.
     #[inline]
     pub(crate) fn mtu_to(&self, to: IpAddr) -> usize {
-        if self.knows_no_path() { self.options.mtu } else { self.mtu_of_path(to) }
-    }
-
-    /// All paths carry what the link does, as far as known.
-    #[inline]
-    pub(crate) fn knows_no_path(&self) -> bool {
-        self.paths.is_empty() && self.datagram_paths.is_empty()
+        let knows_no_path = self.paths.is_empty() && self.datagram_paths.is_empty();
+        if knows_no_path { self.options.mtu } else { self.mtu_of_path(to) }
     }
 
     #[cold]

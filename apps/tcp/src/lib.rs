@@ -1,7 +1,8 @@
 //! TCP and UDP for programs that are attached to a NIC: what sockets are, without the kernel.
 //!
 //! A [`Stack`] is one IP host on one queue pair and belongs to one thread. [`Stack::poll`] receives and sends; it copies no
-//! frame that it need not, allocates nothing while packets move that fit into frames, and takes time for what is ready, not for every connection there is.
+//! frame that it need not, allocates nothing while packets move that fit into frames, and takes time for what is ready, not for every
+//! connection there is.
 //! TCP itself is smoltcp's, behind the trait [`Engine`]; UDP datagrams go straight from the queue pair to the program and back.
 //!
 //! | module | what it does |

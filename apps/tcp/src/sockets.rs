@@ -227,7 +227,8 @@ impl<E: Engine> Stack<E> {
         None
     }
 
-    /// Opens a connection. A stack has one link, so the scope id of a link-local address says nothing, and is ignored. It is established when [`Event::Ready`] says that it is writable, and has failed when that says that it is closed.
+    /// Opens a connection. It is established when [`Event::Ready`] says that it is writable, and has failed when that says that it is closed.
+    /// The scope id of a link-local address is ignored: a stack has one link.
     ///
     /// ```no_run
     /// use ccnic_tcp::{Event, Options, Stack};

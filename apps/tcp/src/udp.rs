@@ -11,6 +11,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
+use ccnic_frame::headers::TCP;
 use ccnic_frame::{Checksum, Headers, L3, Meta};
 
 use crate::draft::Draft;
@@ -203,10 +204,21 @@ impl Template {
         let at = self.len - UDP + 4;
         let len = at + TCP_BEHIND_PORTS;
         self.finished(len);
-        self.bytes[if self.is_ipv4() { 23 } else { 20 }] = 6;
+        self.set_protocol(TCP);
         frame[..at].copy_from_slice(&self.bytes[..at]);
         frame[at..len].copy_from_slice(&behind_ports);
         (frame, len)
+    }
+
+    /// The headers, Ethernet's and IP's, in front of so many bytes of another protocol between the same hosts.
+    pub(crate) fn ip_headers(&mut self, protocol: u8, payload: usize) -> &[u8] {
+        let len = self.len - UDP;
+        self.set_protocol(protocol);
+        &self.finished(len + payload)[..len]
+    }
+
+    fn set_protocol(&mut self, protocol: u8) {
+        self.bytes[if self.is_ipv4() { 23 } else { 20 }] = protocol;
     }
 
     fn is_ipv4(&self) -> bool {

@@ -192,8 +192,8 @@ counters! {
     drop_too_short: Drop, Packets, "shorter than an Ethernet header";
     /// By the switch: the source address is a group's, or all zeros. Counted at the queue that the packet was sent on.
     drop_bad_source: Drop, Packets, "source address of no station";
-    /// By the switch: the destination is a group whose protocols end at the next bridge (01:80:c2:00:00:00 to :0f, Cisco's). Counted at the queue that the
-    /// packet was sent on.
+    /// By the switch: the destination is a group whose protocols end at the next bridge (01:80:c2:00:00:00 to :0f, Cisco's). Counted at the
+    /// queue that the packet was sent on.
     drop_reserved: Drop, Packets, "for the next bridge only";
     /// By the switch: the destination is at the port that the packet came from, or there is no other port. Counted at the queue that
     /// the packet was sent on.

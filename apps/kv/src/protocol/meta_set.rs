@@ -3,7 +3,7 @@
 use super::flags::{Flags, OPAQUE_TOO_LONG, check};
 use super::line::Words;
 use super::update::{length, make_room, refused, too_large};
-use super::{BAD_DATA, BAD_FORMAT, Context, Data, NO_MEMORY, Next, TOO_LARGE, meta};
+use super::{BAD_FORMAT, Context, NO_MEMORY, Next, TOO_LARGE, meta};
 use crate::store::{Mode, Stored, Update};
 
 /// `ms key length flags`, and its data in `rest`.
@@ -29,14 +29,9 @@ pub(super) fn set(words: &Words<'_>, rest: &[u8], context: &mut Context<'_, '_>)
         context.answer(false, TOO_LARGE);
         return refused(all.get(2));
     }
-    let value = match context.data(rest, len) {
-        Data::Value(value) => value,
-        Data::Incomplete => return Next::Data(len + 2),
-        Data::Bad(count) => {
-            context.session.count_set(update.key, update.flags, len);
-            context.answer(false, BAD_DATA);
-            return Next::Took(count);
-        }
+    let value = match context.value(&update, rest, len, false) {
+        Ok(value) => value,
+        Err(next) => return next,
     };
     let Some(place) = make_room(&update, len, context) else { return Next::Again };
     let stored = context.session.update_at(place, &Update { value, ..update });

@@ -41,7 +41,7 @@ pub use stats::ServerCounters;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::store::Session;
+use crate::store::{Session, Update};
 
 /// What a client is told when it asks for the version: memcached's, whose behaviour it gets, and ours. Client libraries read the number.
 pub const VERSION: &str = concat!("1.6.18-ccnic-", env!("CARGO_PKG_VERSION"));
@@ -73,15 +73,6 @@ pub struct Server {
     pub connections: Arc<Connections>,
 }
 
-/// What follows the line of a command that stores.
-pub(crate) enum Data<'a> {
-    Value(&'a [u8]),
-    /// So many bytes that are no value.
-    Bad(usize),
-    /// Less than the value; the rest may come.
-    Incomplete,
-}
-
 /// What follows a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
@@ -108,13 +99,24 @@ impl Context<'_, '_> {
         self.session.spent() - self.before.0 + self.out.len().saturating_sub(self.before.1)
     }
 
-    /// The value of `len` bytes, and the end of its line, in what follows a command line.
-    fn data<'a>(&self, rest: &'a [u8], len: usize) -> Data<'a> {
-        match rest.get(..len + 2) {
-            Some(data) => data.strip_suffix(b"\r\n").map_or(Data::Bad(len + 2), Data::Value),
-            None if self.whole => Data::Bad(rest.len()),
-            None => Data::Incomplete,
-        }
+    /// The value of an update, `len` bytes and the end of its line, in what follows its command line; or what follows while there is less, and
+    /// where it is no value, which is answered.
+    fn value<'a>(
+        &mut self,
+        update: &Update<'_>,
+        rest: &'a [u8],
+        len: usize,
+        quiet: bool,
+    ) -> Result<&'a [u8], Next> {
+        let bad = match rest.get(..len + 2).map(|data| data.strip_suffix(b"\r\n")) {
+            Some(Some(value)) => return Ok(value),
+            Some(None) => len + 2,
+            None if self.whole => rest.len(),
+            None => return Err(Next::Data(len + 2)),
+        };
+        self.session.count_set(update.key, update.flags, len);
+        self.answer(quiet, BAD_DATA);
+        Err(Next::Took(bad))
     }
 
     /// Work that is left.

@@ -1,7 +1,7 @@
 //! The classic commands that store: `set`, `add`, `replace`, `append`, `prepend`, `cas`.
 
 use super::line::Words;
-use super::{BAD_DATA, BAD_FORMAT, Context, Data, NO_MEMORY, Next, TOO_LARGE};
+use super::{BAD_FORMAT, Context, NO_MEMORY, Next, TOO_LARGE};
 use crate::number::{is_digits, signed, unsigned, unsigned_32};
 use crate::store::{MAX_KEY, Mode, Place, Session, Stored, Update};
 
@@ -25,14 +25,9 @@ pub(super) fn update(words: &Words<'_>, mode: Mode, rest: &[u8], context: &mut C
         too_large(context.session, update.key, mode == Mode::Set);
         return refused(all.get(4));
     }
-    let value = match context.data(rest, len) {
-        Data::Value(value) => value,
-        Data::Incomplete => return Next::Data(len + 2),
-        Data::Bad(count) => {
-            context.session.count_set(update.key, update.flags, len);
-            context.answer(quiet, BAD_DATA);
-            return Next::Took(count);
-        }
+    let value = match context.value(&update, rest, len, quiet) {
+        Ok(value) => value,
+        Err(next) => return next,
     };
     let Some(place) = make_room(&update, len, context) else { return Next::Again };
     let answer = match context.session.update_at(place, &Update { value, ..update }) {

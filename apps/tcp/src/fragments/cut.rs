@@ -3,9 +3,11 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ccnic_frame::{Headers, L4, Sum, checksum};
+use ccnic_frame::headers::FRAGMENT;
+use ccnic_frame::{Headers, Sum};
 
-use super::piece::{FRAGMENT, FRAGMENT_BYTES};
+use super::piece::FRAGMENT_BYTES;
+use crate::icmp::fill_checksum;
 use crate::secret::Secret;
 use crate::udp::ETHERNET;
 
@@ -62,14 +64,7 @@ impl Long {
         let len = (bytes.len().saturating_sub(ETHERNET + fixed) as u16).to_be_bytes();
         bytes.iter_mut().skip(at).zip(len).for_each(|(to, from)| *to = from);
         let headers = Headers::parse(&bytes, bytes.len());
-        if headers.l4 == L4::Icmp {
-            let message = bytes.get_mut(head..).unwrap_or_default();
-            message.iter_mut().skip(2).take(2).for_each(|byte| *byte = 0);
-            let checksum = Sum::of(message).checksum().to_be_bytes();
-            message.iter_mut().skip(2).zip(checksum).for_each(|(to, from)| *to = from);
-        } else {
-            let _ = checksum::fill_l4(&mut bytes, &headers, []); // which UDP and ICMPv6 have
-        }
+        fill_checksum(&mut bytes, &headers);
         let protocol = bytes.get(if ipv4 { 23 } else { 20 }).copied().unwrap_or_default();
         let id = crate::udp::addresses(&bytes, &headers).map_or(0, |(_, to)| idents.next(to, protocol));
         let whole = bytes.len() <= ETHERNET + mtu;

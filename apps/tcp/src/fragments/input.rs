@@ -1,17 +1,16 @@
 //! What becomes of packets that came in fragments, and of pings whose answer does not fit into a frame.
 
-use std::net::IpAddr;
-
-use ccnic_frame::{Checksum, Headers, L3, L4, Meta, Sum, checksum};
+use ccnic_frame::headers::{ICMP, ICMPV6};
+use ccnic_frame::{Checksum, Headers, L3, L4, Meta};
 
 use super::piece::Piece;
 use crate::connections::Tuple;
 use crate::core::Core;
 use crate::engine::Engine;
-use crate::icmp::is_nobody;
+use crate::icmp::{has_right_checksum, is_nobody};
 use crate::input::verified;
 use crate::neighbours;
-use crate::udp::{Datagrams, ETHERNET, addresses, ends};
+use crate::udp::{Datagrams, addresses, ends};
 
 /// Types of ICMP and ICMPv6: a ping and its answer.
 const ECHO_V4: [u8; 2] = [8, 0];
@@ -83,7 +82,8 @@ impl<E: Engine> Core<E> {
 
     /// Answers a ping that is too long for the engine: its answer goes in fragments. False for everything else.
     pub(crate) fn long_echo(&mut self, frame: &[u8], headers: &Headers) -> bool {
-        let [asks, answers] = if headers.l3 == L3::Ipv4 { ECHO_V4 } else { ECHO_V6 };
+        let (protocol, [asks, answers]) =
+            if headers.l3 == L3::Ipv4 { (ICMP, ECHO_V4) } else { (ICMPV6, ECHO_V6) };
         let Some(message) = frame.get(headers.l4_at..headers.l4_end) else { return false };
         let Some((from, to)) = addresses(frame, headers) else { return false };
         if message.len() < 8 || !message.starts_with(&[asks, 0]) || !self.is_ours(to) {
@@ -95,38 +95,18 @@ impl<E: Engine> Core<E> {
         if fixed + message.len() <= mtu {
             return false;
         }
-        let right = match headers.l4 {
-            L4::Icmp => Sum::of(message).value() == 0xffff,
-            _ => checksum::verify_l4(frame, headers, []) == Ok(true),
-        };
-        if !right {
+        if !has_right_checksum(frame, headers) {
             self.counters.bad_checksum += 1;
         } else if is_nobody(from) || !frame.starts_with(&self.mac) {
             self.counters.malformed += 1;
         } else if self.out.has_much_room_for_long() {
-            let head = self.echo_head(frame, from, to);
-            let answer = [&head[..], &[answers], message.get(1..).unwrap_or_default()].concat();
+            let Some(mut template) = self.answer_between(frame, from, to) else { return true };
+            let head = template.ip_headers(protocol, message.len());
+            let answer = [head, &[answers], message.get(1..).unwrap_or_default()].concat();
             self.out.submit_long(answer, mtu);
         } else {
             self.counters.errors_withheld += 1;
         }
         true
-    }
-
-    /// The headers of an answer, without its lengths, to who has sent a frame.
-    fn echo_head(&self, frame: &[u8], from: IpAddr, to: IpAddr) -> Vec<u8> {
-        let mut head = [frame.get(6..ETHERNET - 2).unwrap_or_default(), &self.mac].concat();
-        match (from, to) {
-            (IpAddr::V4(from), IpAddr::V4(to)) => {
-                head.extend([8, 0, 0x45, 0, 0, 0, 0, 0, 0, 0, 64, 1, 0, 0]);
-                head.extend([to.octets(), from.octets()].concat());
-            }
-            (IpAddr::V6(from), IpAddr::V6(to)) => {
-                head.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, 58, 64]);
-                head.extend([to.octets(), from.octets()].concat());
-            }
-            _ => {} // they are of one version
-        }
-        head
     }
 }

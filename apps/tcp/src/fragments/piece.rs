@@ -2,16 +2,21 @@
 
 use std::net::IpAddr;
 
+use ccnic_frame::headers::{FRAGMENT, ICMPV6, ROUTING, TCP, UDP};
 use ccnic_frame::{Headers, L3, checksum};
 
 use crate::udp::{ETHERNET, addresses};
 
-/// The header of IPv6 that makes a packet a fragment, and its length.
-pub(super) const FRAGMENT: u8 = 44;
+/// Bytes of the header of IPv6 that makes a packet a fragment.
 pub(super) const FRAGMENT_BYTES: usize = 8;
 const IPV6_BYTES: usize = 40;
 /// The longest IP packet: of IPv6, behind its fixed header.
 const MOST: usize = 65_535;
+/// Other headers behind that of IPv6 (IANA).
+const HOP_BY_HOP: u8 = 0;
+const AUTHENTICATION: u8 = 51;
+const NOTHING: u8 = 59;
+const DESTINATION: u8 = 60;
 /// Extension headers that a first fragment is searched through, as `Headers` does.
 const EXTENSIONS: usize = 8;
 
@@ -126,12 +131,12 @@ fn has_all_headers(mut next: u8, mut data: &[u8]) -> bool {
     for _ in 0..=EXTENSIONS {
         let words = usize::from(data.get(1).copied().unwrap_or_default());
         let len = match next {
-            0 | 43 | 60 => (words + 1) * 8,
-            51 => (words + 2) * 4, // authentication
+            HOP_BY_HOP | ROUTING | DESTINATION => (words + 1) * 8,
+            AUTHENTICATION => (words + 2) * 4,
             FRAGMENT => return false,
-            6 => return data.get(12).is_some_and(|offset| usize::from(offset >> 4) * 4 <= data.len()),
-            17 | 58 => return data.len() >= 8,
-            59 => return true, // nothing follows
+            TCP => return data.get(12).is_some_and(|offset| usize::from(offset >> 4) * 4 <= data.len()),
+            UDP | ICMPV6 => return data.len() >= 8,
+            NOTHING => return true,
             _ => return !data.is_empty(),
         };
         let Some((header, rest)) = data.split_at_checked(len) else { return false };

@@ -195,13 +195,19 @@ fn servers(nic: &Nic, n: u16) -> (Vec<Stack>, Arc<Mutex<Duration>>) {
     (servers, clock)
 }
 
+/// Such servers on a NIC, and a raw host beside them.
+fn beside_a_raw_host(n: u16) -> (Nic, Vec<Stack>, Arc<Mutex<Duration>>, Port) {
+    let nic = Nic::start(&[]);
+    let (servers, clock) = servers(&nic, n);
+    let port = Port::new(&nic);
+    (nic, servers, clock, port)
+}
+
 /// What is said of a fragment is said of no packet.
 #[test]
 fn a_fragments_metadata_prove_nothing() {
     let _alone = alone();
-    let nic = Nic::start(&[]);
-    let (mut servers, _clock) = servers(&nic, 1);
-    let mut port = Port::new(&nic);
+    let (_nic, mut servers, _clock, mut port) = beside_a_raw_host(1);
     let mac = servers[0].mac();
     servers[0].bind(11).unwrap();
     let good = datagram(mac, &noise(1, 400));
@@ -232,9 +238,7 @@ fn a_fragments_metadata_prove_nothing() {
 #[test]
 fn answers_to_long_pings_go_in_fragments() {
     let _alone = alone();
-    let nic = Nic::start(&[]);
-    let (mut servers, _clock) = servers(&nic, 1);
-    let mut port = Port::new(&nic);
+    let (_nic, mut servers, _clock, mut port) = beside_a_raw_host(1);
     let mac = servers[0].mac();
     let data = noise(3, 4000);
     let ask = icmp(8, 0, [0, 7, 0, 9], &data);
@@ -265,9 +269,7 @@ fn answers_to_long_pings_go_in_fragments() {
 #[test]
 fn what_must_not_come_in_fragments_is_dropped() {
     let _alone = alone();
-    let nic = Nic::start(&[]);
-    let (mut servers, _clock) = servers(&nic, 1);
-    let mut port = Port::new(&nic);
+    let (_nic, mut servers, _clock, mut port) = beside_a_raw_host(1);
     servers[0].bind(11).unwrap();
     let (own, to): (std::net::Ipv6Addr, std::net::Ipv6Addr) =
         ("fd09::99".parse().unwrap(), "fd09::1".parse().unwrap());
@@ -308,9 +310,7 @@ fn what_must_not_come_in_fragments_is_dropped() {
 #[test]
 fn what_does_not_come_whole_is_forgotten() {
     let _alone = alone();
-    let nic = Nic::start(&[]);
-    let (mut servers, clock) = servers(&nic, 1);
-    let mut port = Port::new(&nic);
+    let (_nic, mut servers, clock, mut port) = beside_a_raw_host(1);
     let mac = servers[0].mac();
     servers[0].bind(11).unwrap();
     let parts = fragments(&datagram(mac, &noise(1, 400)), 1, 200);
@@ -347,9 +347,7 @@ fn open(port: &mut Port, servers: &mut [Stack], from: u16) -> (u32, u32) {
 fn a_segment_in_fragments_finds_its_connection() {
     let _alone = alone();
     for stacks in [1, 3] {
-        let nic = Nic::start(&[]);
-        let (mut servers, _clock) = servers(&nic, stacks);
-        let mut port = Port::new(&nic);
+        let (_nic, mut servers, _clock, mut port) = beside_a_raw_host(stacks);
         let mac = servers[0].mac();
         let listeners: Vec<_> = servers.iter_mut().map(|server| server.listen(PORT, 64).unwrap()).collect();
         let mut spread = vec![0; usize::from(stacks)];
@@ -425,9 +423,7 @@ fn a_datagram_in_fragments_finds_its_port() {
 #[test]
 fn datagrams_follow_the_path() {
     let _alone = alone();
-    let nic = Nic::start(&[]);
-    let (mut servers, _clock) = servers(&nic, 1);
-    let mut port = Port::new(&nic);
+    let (_nic, mut servers, _clock, mut port) = beside_a_raw_host(1);
     let mac = servers[0].mac();
     servers[0].bind(11).unwrap();
     let asks = datagram(mac, &noise(1, 1400));

@@ -187,8 +187,9 @@ impl Drop for Recorder {
 /// The side of the thread that writes.
 struct Writing {
     path: PathBuf,
-    _sole: Option<Sole>,
     file: File,
+    /// No other port records in it until it is closed.
+    _sole: Option<Sole>,
     /// Bytes of whole chunks, and the packets in them.
     written: u64,
     packets: u64,

@@ -110,6 +110,7 @@ impl Notice {
 }
 
 /// True for an address that no host has, which is answered by nothing.
+#[inline]
 pub(crate) fn is_nobody(from: IpAddr) -> bool {
     let other = match from {
         IpAddr::V4(from) => from.is_broadcast() || from.is_loopback(),

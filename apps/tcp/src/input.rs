@@ -246,7 +246,7 @@ impl<E: Engine> Core<E> {
 
 /// True when the checksums of a packet are right: the NIC says so or vouches for a sender in memory, or they are computed here. ICMP's are the
 /// engine's.
-#[inline]
+#[inline(always)]
 pub(crate) fn verified(meta: Meta, frame: &[u8], headers: &Headers) -> bool {
     let ip = headers.l3 != L3::Ipv4
         || meta.ip_checksum() != Checksum::Unknown

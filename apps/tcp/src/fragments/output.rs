@@ -96,6 +96,7 @@ impl Transmit {
     }
 
     /// Makes fragments of the first packet that waits, as many as there are buffers; false when there was none.
+    #[cold]
     pub(crate) fn take_fragments(&mut self, pair: &mut QueuePair) -> bool {
         let mut made = 0;
         while let Some(long) = self.longs.front_mut() {
